@@ -1,0 +1,1 @@
+"""From what the user typed to a loaded model."""

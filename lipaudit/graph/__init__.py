@@ -1,0 +1,1 @@
+"""The captured graph of a network and its simplification."""

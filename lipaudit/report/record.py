@@ -1,0 +1,119 @@
+"""The report as a plain record: what an audit found, independent of how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """One operation that can stretch a perturbation.
+
+    ``name`` is the module path (made unique with ``#2`` … where an operation runs more than once), ``op`` a short operation name
+    (``conv2d``, ``linear``, ``max_pool2d``), ``rule`` the rule's name, ``inputs`` the names of the rows (or network
+    inputs) whose output it reads. ``input_size`` are the spatial sizes, ``weight_shape`` the kernel's or matrix's shape, ``details`` the geometry in
+    short (``k7 s2 p3``). Bounds are in plain units where they fit a float, else None beside a log10 value; all None unless
+    ``status`` is ``finite``. ``share`` is the part of the network's log bound that this layer is responsible for
+    (elasticity of log L to log c times log c over log L), None where the network has no finite bound.
+    ``folded`` names what was merged into this operation. ``module`` is the module path without a counter.
+    """
+
+    name: str
+    op: str
+    rule: str
+    inputs: tuple[str, ...]
+    status: str
+    module: str = ""
+    input_size: tuple[int, ...] | None = None
+    weight_shape: tuple[int, ...] | None = None
+    details: str = ""
+    rigor: str | None = None
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    log10_lower_bound: float | None = None
+    log10_upper_bound: float | None = None
+    tightness: float | None = None
+    share: float | None = None
+    reason: str = ""
+    note: str = ""
+    folded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    """The bound of one of several network outputs."""
+
+    name: str
+    status: str
+    upper_bound: float | None
+    log10_upper_bound: float | None
+
+
+@dataclass(frozen=True)
+class NetworkRecord:
+    """The whole network: sup ||f(x) - f(y)|| / ||x - y|| over the stated domain.
+
+    ``lower_bound`` is empirical (largest Jacobian norm found, rigor ``estimate``), None unless it was asked for.
+    ``pixel_*`` repeat the upper bound with respect to pixels in [0, 1] where the model's own normalisation is known.
+    ``outputs`` has one entry per output; the network's figure is the root of the sum of squares.
+    """
+
+    status: str
+    rigor: str | None = None
+    domain: str = "global"
+    upper_bound: float | None = None
+    log10_upper_bound: float | None = None
+    lower_bound: float | None = None
+    pixel_upper_bound: float | None = None
+    pixel_log10_upper_bound: float | None = None
+    reasons: tuple[str, ...] = ()
+    outputs: tuple[OutputRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """Which model this is."""
+
+    spec: str
+    source: str
+    weights: str
+    input_shape: tuple[int, ...]
+    num_parameters: int
+    state_dict_sha256: str
+    file_sha256: str | None = None
+    input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    unused_parameters: tuple[str, ...] = ()
+    preprocessing: dict[str, tuple[float, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class SettingsRecord:
+    """Everything that the figures depend on beside the model."""
+
+    norm: str = "l2"
+    method: str = "gram"
+    tolerance: float = 1e-3
+    domain: str = "global"
+    dtype: str = "float64"
+    device: str = "cpu"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The result of an audit. ``timings`` maps phases (load, capture, norms, propagation) to seconds.
+
+    ``environment`` has the keys python, platform, packages (name to version) and threads; ``created`` is an ISO 8601 UTC time.
+    ``layers`` are in topological order. ``notes`` are plain sentences about what a reader must know.
+    """
+
+    model: ModelRecord
+    settings: SettingsRecord
+    network: NetworkRecord
+    layers: tuple[LayerRecord, ...]
+    tool_version: str
+    created: str
+    environment: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    timings: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""One rule per operation: how much it can stretch a perturbation."""

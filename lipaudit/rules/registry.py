@@ -1,0 +1,148 @@
+"""One registry from operation to rule.
+
+A rule is a function of one node that says how much the operation can stretch a perturbation of its data-dependent
+inputs. It is registered by ATen overload name; registering a name twice raises. An operation without a rule is
+``unsupported``; it is never counted as 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from lipaudit.errors import RegistryError
+from lipaudit.graph.node import Node
+from lipaudit.spectral.bracket import Bracket, Rigor
+
+
+class Status(StrEnum):
+    """What is known of a constant."""
+
+    FINITE = "finite"
+    UNBOUNDED = "unbounded"  # no finite constant holds over all inputs
+    UNSUPPORTED = "unsupported"  # no rule: nothing is claimed
+
+
+class Combination(StrEnum):
+    """How the constants of several data-dependent inputs combine: L_out = sum_i c_i L_i or sqrt(sum_i (c_i L_i)^2)."""
+
+    SUM = "sum"  # f(x, y) = f1(x) + f2(y), the general triangle inequality
+    ROOT_SUM_SQUARES = "root_sum_squares"  # the inputs land in disjoint entries, or one entry picks one input
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a rule may need to know beside its node."""
+
+    tolerance: float = 1e-3
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a rule says of one operation.
+
+    ``factors`` holds one constant per entry of ``node.refs`` (same order): the Lipschitz constant of the operation in
+    that input, the others held fixed. ``combination`` says how they join. ``reason`` explains a status other than finite
+    and what could be done about it. ``note`` is a short remark for the report (for example "grid 57x57").
+    """
+
+    status: Status
+    factors: tuple[Bracket, ...] = ()
+    combination: Combination = Combination.SUM
+    reason: str = ""
+    note: str = ""
+
+    @classmethod
+    def stretch(cls, *factors: Bracket | float, combination: Combination = Combination.SUM, note: str = "") -> Effect:
+        """A finite effect; plain floats are exactly known constants."""
+        brackets = tuple(f if isinstance(f, Bracket) else Bracket.exact(f) for f in factors)
+        if any(b.log_upper == math.inf for b in brackets):
+            return cls.unbounded("the constant does not fit any finite number")
+        return cls(Status.FINITE, brackets, combination, note=note)
+
+    @classmethod
+    def unbounded(cls, reason: str) -> Effect:
+        """No finite constant holds over all inputs."""
+        return cls(Status.UNBOUNDED, reason=reason)
+
+    @classmethod
+    def unsupported(cls, reason: str) -> Effect:
+        """Nothing can be claimed about this use of the operation."""
+        return cls(Status.UNSUPPORTED, reason=reason)
+
+    @property
+    def constant(self) -> Bracket:
+        """One figure for the report: the factors joined as if every input had constant 1."""
+        join = Bracket.sum if self.combination is Combination.SUM else Bracket.root_sum_squares
+        return self.factors[0] if len(self.factors) == 1 else join(self.factors)
+
+    @property
+    def rigor(self) -> Rigor:
+        """The weakest rigor among the factors."""
+        return Rigor.weakest(f.rigor for f in self.factors)
+
+
+RuleFunction: TypeAlias = Callable[[Node, Settings], Effect]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A registered rule: ``formula`` in one line of plain text, ``source`` names the theorem or section it rests on.
+
+    ``exact`` claims that the factor equals the operation's true constant (up to the tolerance); conformance checks it.
+    ``trivial`` marks operations that neither stretch nor compute anything (views, dropout in eval mode): they get no row
+    in the report's table of layers.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    function: RuleFunction
+    formula: str
+    source: str
+    exact: bool = False
+    trivial: bool = False
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(
+    *ops: str, formula: str, source: str, exact: bool = False, trivial: bool = False
+) -> Callable[[RuleFunction], RuleFunction]:
+    """Register the decorated function as the rule for every overload name in ``ops``."""
+
+    def register(function: RuleFunction) -> RuleFunction:
+        entry = Rule(function.__name__, ops, function, formula, source, exact, trivial)
+        for op in ops:
+            if op in _RULES:
+                raise RegistryError(f"{op} has two rules: {_RULES[op].name} and {entry.name}")
+            _RULES[op] = entry
+        return function
+
+    return register
+
+
+def find_rule(op: str) -> Rule | None:
+    """The rule for an overload name, or None."""
+    return _RULES.get(op)
+
+
+def all_rules() -> dict[str, Rule]:
+    """Every registered rule by overload name."""
+    return dict(_RULES)
+
+
+def apply_rule(node: Node, settings: Settings) -> Effect:
+    """The effect of a node; ``unsupported`` where no rule is registered."""
+    entry = _RULES.get(node.op)
+    if entry is None:
+        return Effect.unsupported(f"no rule for {node.op}")
+    effect = entry.function(node, settings)
+    if effect.status is Status.FINITE and len(effect.factors) != len(node.refs):
+        raise RegistryError(f"rule {entry.name} gave {len(effect.factors)} factors for {len(node.refs)} inputs of {node.name}")
+    return effect
+
+

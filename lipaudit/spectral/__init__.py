@@ -1,0 +1,1 @@
+"""Spectral norms from weights alone: no graph, no model."""
