@@ -1,3 +1,35 @@
 """lipaudit: certified bounds of how far a pretrained network can stretch a perturbation of its input."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lipaudit.api import audit
+    from lipaudit.report.record import AuditReport
+    from lipaudit.spectral.convolution import conv_norm
+    from lipaudit.spectral.gram import spectral_norm
+
 __version__ = "0.1.0"
+__all__ = ["AuditReport", "__version__", "audit", "conv_norm", "spectral_norm"]
+
+# torch takes seconds to import, and `lipaudit --help` needs none of it: what needs torch is imported at first use
+_HOMES = {
+    "audit": "lipaudit.api",
+    "AuditReport": "lipaudit.report.record",
+    "conv_norm": "lipaudit.spectral.convolution",
+    "spectral_norm": "lipaudit.spectral.gram",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lipaudit' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

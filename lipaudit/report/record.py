@@ -10,13 +10,14 @@ from typing import Any
 class LayerRecord:
     """One operation that can stretch a perturbation.
 
-    ``name`` is the module path (made unique with ``#2`` … where an operation runs more than once), ``op`` a short operation name
-    (``conv2d``, ``linear``, ``max_pool2d``), ``rule`` the rule's name, ``inputs`` the names of the rows (or network
-    inputs) whose output it reads. ``input_size`` are the spatial sizes, ``weight_shape`` the kernel's or matrix's shape, ``details`` the geometry in
-    short (``k7 s2 p3``). Bounds are in plain units where they fit a float, else None beside a log10 value; all None unless
-    ``status`` is ``finite``. ``share`` is the part of the network's log bound that this layer is responsible for
-    (elasticity of log L to log c times log c over log L), None where the network has no finite bound.
-    ``folded`` names what was merged into this operation. ``module`` is the module path without a counter.
+    ``name`` is the module path (made unique with ``#2`` … where an operation runs more than once), ``op`` a short
+    operation name (``conv2d``, ``linear``, ``max_pool2d``), ``rule`` the rule's name, ``inputs`` the names of the rows
+    (or network inputs) whose output it reads. ``input_size`` are the spatial sizes, ``weight_shape`` the kernel's or
+    matrix's shape, ``details`` the geometry in short (``k7 s2 p3``). Bounds are in plain units where they fit a float,
+    else None beside a log10 value; all None unless ``status`` is ``finite``. ``share`` is the part of the network's log
+    bound that this layer is responsible for (elasticity of log L to log c times log c over log L), None where the
+    network has no finite bound. ``folded`` names what was merged into this operation. ``module`` is the module path
+    without a counter.
     """
 
     name: str
@@ -104,7 +105,8 @@ class SettingsRecord:
 class AuditReport:
     """The result of an audit. ``timings`` maps phases (load, capture, norms, propagation) to seconds.
 
-    ``environment`` has the keys python, platform, packages (name to version) and threads; ``created`` is an ISO 8601 UTC time.
+    ``environment`` has the keys python, platform, packages (name to version) and threads; ``created`` is an ISO 8601
+    UTC time.
     ``layers`` are in topological order. ``notes`` are plain sentences about what a reader must know.
     """
 
@@ -117,3 +119,16 @@ class AuditReport:
     environment: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The report as JSON text (schema 1.0); ``AuditReport.from_json`` reads it back to an equal report."""
+        from lipaudit.report.json import to_json
+
+        return to_json(self, indent)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> AuditReport:
+        """The report that ``to_json`` wrote; a :class:`~lipaudit.errors.UsageError` says why a text is none."""
+        from lipaudit.report.json import from_json
+
+        return from_json(text)

@@ -1,0 +1,147 @@
+"""Figures as text, rounded so that what is printed still holds: upper bounds up, lower bounds down.
+
+``"%.4g" % 4.51441`` is ``4.514``, which is below the bound and therefore no bound. Here a float is taken as the exact
+decimal number that it is and rounded toward the safe side, so that for every float x
+
+    float(lower_text(x)) <= x <= float(upper_text(x))     (as exact decimal numbers).
+
+Constants that do not fit a float are shown through their decimal logarithm, as ``10^412.31``.
+"""
+
+from __future__ import annotations
+
+import decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+DIGITS = 4
+# More digits than any float needs (767), so that no step but the wanted rounding ever rounds.
+_EXACT = decimal.Context(prec=1100, Emin=-999_999, Emax=999_999)
+
+
+def upper_text(value: float, digits: int = DIGITS) -> str:
+    """An upper bound (plain units) rounded up to ``digits`` significant digits.
+
+    >>> upper_text(4.51441), upper_text(123456.0), upper_text(0.25)
+    ('4.515', '1.235e+05', '0.25')
+    """
+    return _significant(Decimal(value), digits, ROUND_CEILING)
+
+
+def lower_text(value: float, digits: int = DIGITS) -> str:
+    """A lower bound (plain units) rounded down to ``digits`` significant digits.
+
+    >>> lower_text(4.51441), lower_text(199999.0)
+    ('4.514', '1.999e+05')
+    """
+    return _significant(Decimal(value), digits, ROUND_FLOOR)
+
+
+def log10_upper_text(value: float) -> str:
+    """The decimal logarithm of an upper bound, rounded up: four significant digits, but two to four decimals.
+
+    >>> log10_upper_text(10.3908), log10_upper_text(0.654198), log10_upper_text(-3.14159)
+    ('10.40', '0.6542', '-3.141')
+    """
+    return _decimals(Decimal(value), ROUND_CEILING)
+
+
+def log10_lower_text(value: float) -> str:
+    """The decimal logarithm of a lower bound, rounded down.
+
+    >>> log10_lower_text(10.3908), log10_lower_text(-3.14159)
+    ('10.39', '-3.142')
+    """
+    return _decimals(Decimal(value), ROUND_FLOOR)
+
+
+def upper_bound_text(value: float | None, log10: float | None) -> str:
+    """An upper bound from its plain value where there is one, else from its logarithm, else an empty text.
+
+    >>> upper_bound_text(2.0, 0.30103), upper_bound_text(None, 412.305), upper_bound_text(None, None)
+    ('2', '10^412.31', '')
+    """
+    if value is not None:
+        return upper_text(value)
+    return "" if log10 is None else f"10^{log10_upper_text(log10)}"
+
+
+def lower_bound_text(value: float | None, log10: float | None) -> str:
+    """A lower bound from its plain value where there is one, else from its logarithm, else an empty text.
+
+    >>> lower_bound_text(1.99999, 0.301), lower_bound_text(None, 412.305)
+    ('1.999', '10^412.30')
+    """
+    if value is not None:
+        return lower_text(value)
+    return "" if log10 is None else f"10^{log10_lower_text(log10)}"
+
+
+def reciprocal_text(upper: float | None, log10: float | None) -> str:
+    """A number that is at most 1/upper: how far the input may move while the output moves by at most 1.
+
+    >>> reciprocal_text(3.0, None), reciprocal_text(None, 412.305), reciprocal_text(0.0, None)
+    ('0.3333', '10^-412.31', '')
+    """
+    if upper is not None:
+        if upper == 0:
+            return ""
+        towards_zero = decimal.Context(prec=30, rounding=ROUND_FLOOR)
+        return _significant(towards_zero.divide(Decimal(1), Decimal(upper)), DIGITS, ROUND_FLOOR)
+    return "" if log10 is None else f"10^{log10_lower_text(-log10)}"
+
+
+def share_text(share: float) -> str:
+    """A share of the whole in percent, to the nearest tenth (a share is no bound).
+
+    >>> share_text(0.1234), share_text(-0.00001)
+    ('12.3%', '0.0%')
+    """
+    percent = Decimal(share * 100).quantize(Decimal("0.1"), ROUND_HALF_EVEN, _EXACT)
+    return f"{percent if percent else abs(percent)}%"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as it is typed on the command line.
+
+    >>> shape_text((64, 3, 7, 7)), shape_text(())
+    ('64x3x7x7', 'scalar')
+    """
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: names come from model files and must not drive a terminal.
+
+    >>> printable("conv\\n1\\x1b[2J")
+    'conv\\\\n1\\\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _significant(x: Decimal, digits: int, rounding: str) -> str:
+    if not x.is_finite():
+        raise ValueError(f"{x} is not a figure that can be shown")
+    if x == 0:
+        return "0"
+    x = x.quantize(Decimal((0, (1,), x.adjusted() - digits + 1)), rounding, _EXACT)
+    if x == 0:
+        return "0"
+    exponent = x.adjusted()
+    if -4 <= exponent < digits:
+        return _strip(f"{x:f}")
+    mantissa = _strip(f"{x.scaleb(-exponent, _EXACT):f}")
+    return f"{mantissa}e{exponent:+03d}"
+
+
+def _decimals(x: Decimal, rounding: str) -> str:
+    if not x.is_finite():
+        raise ValueError(f"{x} is not a logarithm that can be shown")
+    if abs(x) >= 100_000:
+        return f"{x.quantize(Decimal(1), rounding, _EXACT):f}"
+    places = min(4, max(2, DIGITS - 1 - (x.adjusted() if x else 0)))
+    x = x.quantize(Decimal((0, (1,), -places)), rounding, _EXACT)
+    return f"{x if x else abs(x):f}"
+
+
+def _strip(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

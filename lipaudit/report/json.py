@@ -1,0 +1,184 @@
+"""The report as JSON (schema 1.0) and back.
+
+The document is the record, field by field, below five keys that say what the document is. Every object is open: a
+later minor version only adds keys, and :func:`from_json` ignores those that it does not know. A constant without a
+finite bound is ``null`` beside its ``status``; NaN and infinity are never written and never read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+from lipaudit.errors import UsageError
+from lipaudit.report.record import AuditReport
+from lipaudit.report.schema import SCHEMA_ID, SCHEMA_VERSION
+
+T = TypeVar("T")
+
+_FIGURES = (
+    "upper_bound",
+    "log10_upper_bound",
+    "log10_lower_bound",
+    "pixel_upper_bound",
+    "pixel_log10_upper_bound",
+    "tightness",
+)
+
+
+def to_dict(report: AuditReport) -> dict[str, Any]:
+    """The report as plain dictionaries and lists, in the order of the document.
+
+    Raises ValueError where the record contradicts itself: a figure without the status ``finite``, or ``finite`` without
+    a figure.
+    """
+    body = _plain(asdict(report))
+    del body["tool_version"]
+    document = {
+        "$schema": SCHEMA_ID,
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "lipaudit", "version": report.tool_version},
+        "created": body.pop("created"),
+        "model": body.pop("model"),
+        "settings": body.pop("settings"),
+        "environment": _sorted(body.pop("environment")),
+        **body,
+    }
+    problem = _contradiction(document)
+    if problem:
+        raise ValueError(f"the report contradicts itself: {problem}")
+    return document
+
+
+def to_json(report: AuditReport, indent: int | None = 2) -> str:
+    """The report as JSON text (ASCII, no trailing newline); two equal reports give the same text."""
+    return json.dumps(to_dict(report), indent=indent, allow_nan=False)
+
+
+def from_json(text: str | bytes) -> AuditReport:
+    """The report that :func:`to_json` wrote.
+
+    Raises :class:`~lipaudit.errors.UsageError` for a document that is no lipaudit report, that has a newer major
+    version, or that lacks or contradicts what it must say; the message names the place.
+    """
+    try:
+        document = json.loads(text, parse_constant=_no_constant)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"this is not JSON, so it is no lipaudit report: {error}") from None
+    _check_identity(document)
+    problem = _contradiction(document)
+    if problem:
+        raise UsageError(f"the report contradicts itself: {problem}; write it again with this version of lipaudit")
+    return _record(AuditReport, {**document, "tool_version": document["tool"].get("version")}, "report")
+
+
+def _check_identity(document: Any) -> None:
+    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
+        raise UsageError(
+            "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"
+        )
+    tool = document.get("tool")
+    if not isinstance(tool, dict) or tool.get("name") != "lipaudit":
+        raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
+    version = document["schema_version"]
+    major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
+    if major != supported:
+        raise UsageError(
+            f"the report has schema version {version}, this lipaudit reads {supported}.x; "
+            "install the lipaudit that wrote it or a newer one"
+        )
+
+
+def _contradiction(document: dict[str, Any]) -> str:
+    """What is wrong between the statuses and the figures of the document; empty where nothing is."""
+    network, layers = document.get("network"), document.get("layers")
+    places: list[tuple[str, Any]] = [("network", network)]
+    if isinstance(network, dict) and isinstance(network.get("outputs"), list):
+        places += [(f"network.outputs[{i}]", output) for i, output in enumerate(network["outputs"])]
+    if isinstance(layers, list):
+        places += [(f"layers[{i}]", layer) for i, layer in enumerate(layers)]
+    for place, entry in places:
+        if not isinstance(entry, dict):
+            continue  # the decoder names it with the type that it should have
+        status = entry.get("status")
+        if status not in ("finite", "unbounded", "unsupported"):
+            return f"{place}.status is {status!r}"
+        if status == "finite" and entry.get("upper_bound") is None and entry.get("log10_upper_bound") is None:
+            return f"{place} is finite but has no upper bound"
+        # a network without a finite upper bound may still have a lower bound: the largest Jacobian norm found
+        figures = _FIGURES if place == "network" else (*_FIGURES, "lower_bound")
+        stated = [key for key in figures if entry.get(key) is not None]
+        if status != "finite" and stated:
+            return f"{place} is {status} but has a {stated[0]}"
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise UsageError(f"the report holds {name}, which is neither JSON nor a bound")
+
+
+def _record(cls: type[T], value: Any, where: str) -> T:
+    if not isinstance(value, dict):
+        _mismatch(where, "an object", value)
+    hints = get_type_hints(cls)
+    arguments = {}
+    for entry in fields(cls):  # type: ignore[arg-type]  # every cls here is a dataclass
+        if entry.name in value:
+            arguments[entry.name] = _decode(hints[entry.name], value[entry.name], f"{where}.{entry.name}")
+        elif entry.default is MISSING and entry.default_factory is MISSING:
+            raise UsageError(f"{where} lacks {entry.name}: the file was cut or is no lipaudit report")
+    return cls(**arguments)
+
+
+def _decode(hint: Any, value: Any, where: str) -> Any:
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin is types.UnionType:  # X | None
+        return None if value is None else _decode(parts[0], value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            _mismatch(where, "an array", value)
+        return tuple(_decode(parts[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            _mismatch(where, "an object", value)
+        return {key: _decode(parts[1], entry, f"{where}.{key}") for key, entry in value.items()}
+    if is_dataclass(hint):
+        return _record(hint, value, where)  # type: ignore[arg-type]
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _float(value, where)
+    if not isinstance(value, hint) or isinstance(value, bool):
+        _mismatch(where, {str: "a string", int: "an integer", float: "a number"}[hint], value)
+    return value
+
+
+def _float(value: int | float, where: str) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        raise UsageError(f"{where} is too large for a float; constants beyond 1e308 belong in the log10 fields")
+    return number
+
+
+def _mismatch(where: str, wanted: str, value: Any) -> NoReturn:
+    raise UsageError(f"{where} should be {wanted}, not {json.dumps(value)[:40]}")

@@ -1,0 +1,43 @@
+"""The report in GitHub-flavoured Markdown, for model cards and pull requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lipaudit.report.columns import COLUMNS, DEFAULT_COLUMNS, cell, group_rows
+from lipaudit.report.record import AuditReport
+from lipaudit.report.summary import sections, title, warning
+
+
+def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
+    """The same content as the table: the summary first, the layers after it.
+
+    By default the layers have a column of remarks where a layer has one.
+    """
+    rows = group_rows(report.layers, depth)
+    keys = list(columns or DEFAULT_COLUMNS)
+    if columns is None and any(cell("note", row) for row in rows):
+        keys.append("note")
+    first = warning(report)
+    lines = [f"**{escape(first)}**", ""] if first else []
+    lines += [f"## Lipschitz audit of {escape(title(report))}", ""]
+    for section in sections(report):
+        lines += [f"**{section.label}**", "", *(f"- {escape(line)}" for line in section.lines), ""]
+    if rows:
+        lines.append("| " + " | ".join(keys) + " |")
+        lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
+        lines += ["| " + " | ".join(escape(cell(key, row)) for key in keys) + " |" for row in rows]
+    else:
+        lines.append("No operation of this network can stretch a perturbation.")
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    r"""The text with every character escaped that Markdown or HTML would act on.
+
+    >>> escape("a_b|c"), escape("layer1.0 <b>")
+    ('a\\_b\\|c', 'layer1.0 &lt;b&gt;')
+    """
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", text)

@@ -1,0 +1,210 @@
+"""What an audit found, in sentences for a reader who never read the theory; the table and Markdown lay them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lipaudit.report.display import (
+    log10_upper_text,
+    lower_text,
+    printable,
+    reciprocal_text,
+    shape_text,
+    share_text,
+    upper_bound_text,
+    upper_text,
+)
+from lipaudit.report.record import AuditReport, NetworkRecord
+
+MOST = 5  # names and layers shown before "and n more"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A label and its sentences."""
+
+    label: str
+    lines: tuple[str, ...]
+
+
+def title(report: AuditReport) -> str:
+    """One line that says which model this is."""
+    model = report.model
+    shapes = model.input_shapes or {"": model.input_shape}
+    inputs = ", ".join(
+        f"{name}:{shape_text(shape)}" if len(shapes) > 1 else shape_text(shape) for name, shape in shapes.items()
+    )
+    weights = f", weights {model.weights}" if model.weights else ""
+    return printable(f"{model.spec} ({model.source}{weights}), input {inputs}, {model.num_parameters:,} parameters")
+
+
+def warning(report: AuditReport) -> str:
+    """The line that goes first where a figure is an estimate and no bound; empty otherwise."""
+    if report.network.rigor == "estimate":
+        return "ESTIMATE: the network's figure below is an estimate, not a proven bound."
+    estimated = [layer.name for layer in report.layers if layer.rigor == "estimate"]
+    if estimated:
+        return f"ESTIMATE: the figures of these rows are estimates, not proven bounds: {_names(estimated)}."
+    return ""
+
+
+def sections(report: AuditReport) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    candidates = (
+        Section("Result", tuple(_result(report))),
+        Section("Scope", tuple(_scope(report))),
+        Section("Costs most", tuple(_costs(report))),
+        Section("Missing", tuple(_missing(report))),
+        Section("What to do", tuple(_advice(report))),
+        Section("Remarks", tuple(_remarks(report))),
+        Section("Time", tuple(_time(report.timings))),
+    )
+    return tuple(section for section in candidates if section.lines)
+
+
+def headline(report: AuditReport) -> str:
+    """The network's figure in one sentence; never a number where the status is not finite."""
+    network = report.network
+    if network.status != "finite":
+        counts = [
+            f"{sum(layer.status == status for layer in report.layers)} {what}"
+            for status, what in (
+                ("unsupported", "without a rule"),
+                ("unbounded", "without a finite constant"),
+            )
+            if any(layer.status == status for layer in report.layers)
+        ]
+        because = f", because of operations in the network: {', '.join(counts)}" if counts else ""
+        if network.status == "unbounded":
+            return f"UNBOUNDED: no finite bound can be given for the network over {_domain(network)}{because}."
+        return f"NOT AVAILABLE: nothing is claimed for the network as a whole{because}."
+    if network.upper_bound == 0:
+        return "The output does not depend on the input: the bound is 0."
+    figure = _figure(network.upper_bound, network.log10_upper_bound)
+    if network.rigor == "estimate":
+        return f"A change of the input by 1 (l2) changes the output by about {figure}: an estimate, not a bound."
+    return f"A change of the input by 1 (l2) can change the output by at most {figure}, over {_domain(network)}."
+
+
+def _result(report: AuditReport) -> Iterable[str]:
+    network = report.network
+    yield headline(report)
+    if network.status == "finite" and network.rigor != "estimate":
+        reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
+        if reciprocal:
+            yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
+        if network.pixel_upper_bound is not None or network.pixel_log10_upper_bound is not None:
+            pixel = _figure(network.pixel_upper_bound, network.pixel_log10_upper_bound)
+            yield f"Measured in pixels in [0, 1], before the model's own normalisation: at most {pixel}."
+    if network.lower_bound is not None:
+        yield (
+            f"Lower bound found by trying (empirical): some change of the input by 1 changes the output by about "
+            f"{lower_text(network.lower_bound)} or more; the true constant is not below that, up to rounding."
+        )
+    if len(network.outputs) > 1:
+        for output in network.outputs:
+            figure = (
+                _figure(output.upper_bound, output.log10_upper_bound) if output.status == "finite" else output.status
+            )
+            yield printable(f"Output {output.name}: {f'at most {figure}' if output.status == 'finite' else figure}.")
+
+
+def _scope(report: AuditReport) -> Iterable[str]:
+    network = report.network
+    meaning = {
+        "certified": "certified: a theorem, with a margin for floating-point rounding",
+        "numerical": "numerical: a theorem, but floating-point rounding is not accounted for",
+        "estimate": "estimate: no theorem stands behind it",
+    }
+    rigor = f"; {meaning[network.rigor]}" if network.rigor in meaning and network.status == "finite" else ""
+    tolerance = f"; each layer's norm to a relative tolerance of {report.settings.tolerance:g}"
+    yield f"Norm {report.settings.norm}, domain {network.domain} ({_domain(network)}){rigor}{tolerance}."
+    folded = [name for layer in report.layers for name in layer.folded]
+    if folded:
+        hosts = sum(bool(layer.folded) for layer in report.layers)
+        yield f"Folded exactly: {_number(len(folded), 'operation')} into {_number(hosts, 'row')} ({_names(folded)})."
+
+
+def _costs(report: AuditReport) -> Iterable[str]:
+    shared = [layer for layer in report.layers if layer.share is not None and layer.status == "finite"]
+    if shared:
+        ranked = sorted(shared, key=lambda layer: -(layer.share or 0.0))[:MOST]
+        for layer in ranked:
+            bound = upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
+            yield printable(
+                f"{share_text(layer.share or 0.0)} of the log bound: {layer.name} ({layer.op}, factor {bound})"
+            )
+        return
+    logged = [layer for layer in report.layers if layer.status == "finite" and layer.log10_upper_bound is not None]
+    for layer in sorted(logged, key=lambda layer: -(layer.log10_upper_bound or 0.0))[:MOST]:
+        bound = upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
+        yield printable(f"{layer.name} ({layer.op}): factor {bound}")
+
+
+def _missing(report: AuditReport) -> Iterable[str]:
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for layer in report.layers:
+        if layer.status != "finite":
+            places.setdefault((layer.status, layer.op, layer.reason), []).append(layer.name)
+    for (status, op, reason), names in places.items():
+        yield printable(f"{status}: {op} at {_names(names)}" + (f": {reason}" if reason else ""))
+    told = [reason for _, _, reason in places if reason]
+    for reason in report.network.reasons:
+        if not any(known in reason for known in told):
+            yield printable(reason)
+
+
+def _advice(report: AuditReport) -> Iterable[str]:
+    network = report.network
+    statuses = {network.status, *(layer.status for layer in report.layers)}
+    if "unsupported" in statuses:
+        yield (
+            "Unsupported operations stand between input and output; none is counted as 1. The bounds of the other "
+            "rows hold. Write the model with operations that have a rule, or ask for a rule and quote the lines under "
+            "Missing."
+        )
+    if "unbounded" in statuses:
+        yield (
+            "Unbounded operations stretch without limit as their input grows (a product of two signals, a jump). Bound "
+            "what enters them (a clamp, a sigmoid, a norm) or audit the part of the network before them."
+        )
+    if network.status == "finite" and network.upper_bound != 0:
+        yield (
+            "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
+            "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
+        )
+    if network.lower_bound is None and network.status == "finite":
+        yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
+
+
+def _remarks(report: AuditReport) -> Iterable[str]:
+    unused = report.model.unused_parameters
+    if unused:
+        yield printable(f"{_number(len(unused), 'parameter')} never used in the output: {_names(unused)}.")
+    yield from map(printable, report.notes)
+
+
+def _time(timings: dict[str, float]) -> Iterable[str]:
+    if timings:
+        phases = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in timings.items())
+        yield f"{sum(timings.values()):.1f} s ({phases})."
+
+
+def _figure(value: float | None, log10: float | None) -> str:
+    if value is None:
+        return upper_bound_text(None, log10)
+    return upper_text(value) + ("" if log10 is None else f" (10^{log10_upper_text(log10)})")
+
+
+def _domain(network: NetworkRecord) -> str:
+    return "all inputs" if network.domain == "global" else f"the domain {network.domain}"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST])
+    return shown + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,40 @@
+"""Layers as tab-separated values for spreadsheets and scripts: raw numbers, one row per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from lipaudit.report.record import AuditReport, LayerRecord
+
+HEADER = ("model", *(entry.name for entry in fields(LayerRecord)))
+
+
+def render(reports: Sequence[AuditReport]) -> str:
+    """A header and one row per layer of every report, the model first.
+
+    Floats are written with ``repr`` and read back to the same value; what is not known is an empty cell; the sizes of a
+    shape are joined by ``x`` and names by a comma. Tabs, line ends and backslashes inside a text are written as
+    backslash escapes.
+    """
+    lines = ["\t".join(HEADER)]
+    for report in reports:
+        for layer in report.layers:
+            values = (report.model.spec, *(getattr(layer, name) for name in HEADER[1:]))
+            lines.append("\t".join(map(_cell, values)))
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, tuple):
+        joint = "x" if all(isinstance(part, int) for part in value) else ","
+        return _escape(joint.join(map(str, value)))
+    return _escape(str(value))
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,66 @@
+"""A report file appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from lipaudit.errors import OutputError
+
+
+def check_writable(path: Path) -> None:
+    """Raise :class:`~lipaudit.errors.OutputError` where a report could not be written to ``path``.
+
+    To be called before the audit, so that nobody waits for a result that then cannot be kept.
+    """
+    target = path.resolve()
+    if target.is_dir():
+        raise OutputError(f"cannot write the report to {path}: it is a folder; name a file")
+    if not target.parent.is_dir():
+        raise OutputError(
+            f"cannot write the report to {path}: the folder {target.parent} does not exist; create it first"
+        )
+    try:
+        if _is_special(target):
+            with target.open("a"):
+                return
+        temporary = _temporary(target)
+        with temporary.open("x"):
+            temporary.unlink()
+    except OSError as error:
+        raise OutputError(f"cannot write the report to {path}: {error.strerror}; choose another file") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` to a temporary file beside ``path``, then rename it over ``path``.
+
+    Links are followed, and what is no regular file (a device, a pipe) is written to directly. An interruption leaves no
+    temporary file. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
+    """
+    target = path.resolve()
+    try:
+        if _is_special(target):
+            target.write_text(text, encoding="utf-8")
+            return
+        temporary = _temporary(target)
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                shutil.copymode(target, temporary)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write the report to {path}: {error.strerror}; the old file is untouched") from None
+
+
+def _is_special(target: Path) -> bool:
+    return target.exists() and not target.is_file()
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
