@@ -1,0 +1,173 @@
+"""Convolutions by their geometry, and their reduction to a stride-free, padding-free symbol.
+
+One axis of a convolution reads y[j] = sum_a K[a] x[s j + d a - p_lo] with kernel positions a, stride s, dilation d and padding p.
+Polyphase: write d a = s q + r with 0 <= r < s. Then K[a] multiplies phase r of the input at shift q, so that a strided convolution is a
+convolution of stride 1 with c_in * s input channels, at most ceil(k / s) shifts per axis, on a grid s times coarser.
+A transposed convolution is the adjoint of a convolution and has the same norm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """A convolution without bias acting on one sample.
+
+    ``kernel`` is (c_out, c_in / groups, *k) as torch stores it, for ``transposed`` (c_in, c_out / groups, *k).
+    ``input_size`` are the spatial sizes of the input; ``padding`` is a (left, right) pair per axis, for ``transposed`` the
+    symmetric amount that torch removes. Negative zero padding ignores pixels at the border.
+    """
+
+    kernel: torch.Tensor
+    input_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+    padding_mode: str = "zeros"
+    transposed: bool = False
+    output_padding: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        d = self.kernel.dim() - 2
+        if d not in (1, 2, 3):
+            raise ValueError(f"a convolution kernel has 3 to 5 axes, not the shape {tuple(self.kernel.shape)}")
+        for name in ("input_size", "stride", "padding", "dilation"):
+            if len(getattr(self, name)) != d:
+                raise ValueError(f"{name} needs {d} entries for a kernel of shape {tuple(self.kernel.shape)}")
+        if self.groups < 1 or self.kernel.shape[0] % self.groups:
+            raise ValueError(f"{self.kernel.shape[0]} channels cannot be split into {self.groups} groups")
+        if min(self.stride) < 1 or min(self.dilation) < 1:
+            raise ValueError("stride and dilation must be at least 1")
+        if self.padding_mode not in PADDING_MODES:
+            raise ValueError(f"padding_mode must be one of {', '.join(PADDING_MODES)}, not {self.padding_mode!r}")
+        if self.transposed and self.padding_mode != "zeros":
+            raise ValueError("a transposed convolution pads with zeros only")
+        if self.transposed:
+            for o, s, d_ in zip(self.output_padding, self.stride, self.dilation, strict=True):
+                if not 0 <= o < max(s, d_):
+                    raise ValueError(f"output_padding {o} must be smaller than stride {s} or dilation {d_}")
+        for h, p in zip(self.input_size, self.padding, strict=True):
+            if (self.padding_mode == "reflect" and max(p) >= h) or (self.padding_mode == "circular" and max(p) > h):
+                raise ValueError(f"{self.padding_mode} padding {p} is too large for an input of size {h}")
+        if min(self.input_size) < 1 or min(self.output_size) < 1:
+            raise ValueError(
+                f"an input of size {self.input_size} gives an output of size {self.output_size}: the kernel does not fit"
+            )
+
+    @property
+    def kernel_size(self) -> tuple[int, ...]:
+        """Taps per axis, without dilation."""
+        return tuple(self.kernel.shape[2:])
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Pixels per axis that a kernel spans: (k - 1) d + 1."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel_size, self.dilation, strict=True))
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """(input channels, output channels)."""
+        first, second = self.kernel.shape[0], self.kernel.shape[1] * self.groups
+        return (first, second) if self.transposed else (second, first)
+
+    @property
+    def output_size(self) -> tuple[int, ...]:
+        """Spatial sizes of the output."""
+        axes = zip(self.input_size, self.extent, self.stride, self.padding, strict=True)
+        if self.transposed:
+            return tuple((h - 1) * s - sum(p) + k + o for (h, k, s, p), o in zip(axes, self.output_padding, strict=True))
+        return tuple((h + sum(p) - k) // s + 1 for h, k, s, p in axes)
+
+    def adjoint(self) -> Convolution:
+        """The ordinary convolution whose adjoint a transposed convolution is (same norm).
+
+        It reads the transposed convolution's output and must give back exactly its input's size: whole strides of output padding are
+        taken off the right border.
+        """
+        if not self.transposed:
+            raise ValueError("only a transposed convolution is given by its adjoint")
+        axes = zip(self.padding, self.stride, self.output_padding, strict=True)
+        padding = tuple((left, right - s * (o // s)) for (left, right), s, o in axes)
+        return replace(self, input_size=self.output_size, padding=padding, transposed=False, output_padding=())
+
+    def grouped_taps(self) -> torch.Tensor:
+        """The kernel as (groups, c_out / groups, c_in / groups, *k), for an ordinary convolution."""
+        return self.kernel.reshape(self.groups, -1, *self.kernel.shape[1:])
+
+
+def padding_source(position: int, size: int, mode: str) -> int | None:
+    """The pixel of an axis that padding copies to ``position`` (negative on the left), None for a padded zero.
+
+    >>> [padding_source(i, 4, "reflect") for i in (-2, 0, 3, 5)], padding_source(-1, 4, "zeros")
+    ([2, 0, 3, 1], None)
+    """
+    if 0 <= position < size:
+        return position
+    if mode == "zeros":
+        return None
+    if mode == "replicate":
+        return min(max(position, 0), size - 1)
+    if mode == "circular":
+        return position % size
+    return size - 1 - abs(size - 1 - abs(position))
+
+
+@dataclass(frozen=True, eq=False)
+class Taps:
+    """A stride-free convolution on Z^d, one matrix per tap: D(w) = sum_t matrices[:, t] exp(-i <w, offsets[t]>).
+
+    ``matrices`` is (groups, taps, rows, columns) in float64, ``offsets`` (taps, d) integers from 0, already divided by the common
+    divisor ``divisors`` of the shifts per axis (dilation), which leaves the supremum over all frequencies unchanged and
+    turns a grid of N points into one of N / gcd(N, divisor) points.
+    """
+
+    matrices: torch.Tensor
+    offsets: torch.Tensor
+    divisors: tuple[int, ...]
+
+    @property
+    def degrees(self) -> tuple[float, ...]:
+        """Half the extent per axis: the degree of the centred trigonometric polynomial u* D(w) v."""
+        return tuple(0.5 * float(e) for e in (self.offsets.amax(0) - self.offsets.amin(0)).tolist())
+
+
+def polyphase(kernel: torch.Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> Taps:
+    """Reduce a kernel (groups, c_out, c_in, *k) with stride and dilation to stride-free taps.
+
+    Exact: the operator norm on a circular grid of N points (s divides N) is that of the taps on N / s points.
+    Taps that are zero everywhere are dropped, which lowers the degree.
+    """
+    groups, c_out, c_in = kernel.shape[:3]
+    axes = []
+    for k, s, d in zip(kernel.shape[3:], stride, dilation, strict=True):
+        positions = [d * a for a in range(k)]
+        axes.append([(p // s, p % s) for p in positions])
+    phases = [sorted({r for _, r in axis}) for axis in axes]
+    blocks: dict[tuple[int, ...], dict[int, torch.Tensor]] = {}
+    for index in torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[3:]]).reshape(-1, len(axes)).tolist():
+        tap = kernel[(slice(None), slice(None), slice(None), *index)]
+        if not bool(tap.any()):
+            continue
+        shift = tuple(axis[a][0] for axis, a in zip(axes, index, strict=True))
+        phase = 0
+        for axis, choices, a in zip(axes, phases, index, strict=True):
+            phase = phase * len(choices) + choices.index(axis[a][1])
+        blocks.setdefault(shift, {})[phase] = tap
+    if not blocks:
+        return Taps(kernel.new_zeros(groups, 1, c_out, c_in), torch.zeros(1, len(axes), dtype=torch.long), (1,) * len(axes))
+    used = sorted({phase for taps in blocks.values() for phase in taps})
+    empty = kernel.new_zeros(groups, c_out, c_in)
+    shifts = sorted(blocks)
+    matrices = torch.stack([torch.cat([blocks[q].get(r, empty) for r in used], dim=2) for q in shifts], dim=1)
+    offsets = torch.tensor(shifts, dtype=torch.long)
+    offsets = offsets - offsets.amin(0)
+    divisors = tuple(math.gcd(*column) or 1 for column in offsets.T.tolist())
+    return Taps(matrices.contiguous(), offsets // torch.tensor(divisors), divisors)

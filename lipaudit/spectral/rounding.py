@@ -1,0 +1,73 @@
+"""Floating-point margins: how far a computed quantity of float64 linear algebra can be from the exact one.
+
+Notation as in Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 3 and 10: u = 2^-53 is the unit roundoff and
+gamma_n = n u / (1 - n u) bounds the relative error of an inner product of length n in any order of summation, with or
+without fused multiply-add. A complex product is four real ones; sqrt(2) gamma_{n+2} covers it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.errors import NonFiniteWeightsError
+
+UNIT_ROUNDOFF = 2.0**-53
+
+
+def gamma(n: int) -> float:
+    """gamma_n = n u / (1 - n u), rounded up.
+
+    >>> gamma(1) > 2.0**-53
+    True
+    """
+    nu = n * UNIT_ROUNDOFF
+    if nu >= 0.5:
+        raise ValueError(f"a sum of {n} terms is too long for float64 error bounds")
+    return nu / (1 - nu) * (1 + 2**-40)
+
+
+def product_error(inner: int, *, complex_entries: bool) -> float:
+    """e with ||fl(A* B) - A* B||_F <= e ||A||_F ||B||_F for an inner dimension ``inner``.
+
+    Two more terms than the textbook bound cover underflow of entries scaled to at most 1.
+    """
+    return (math.sqrt(2) * gamma(inner + 4) if complex_entries else gamma(inner + 2)) * (1 + 2**-40)
+
+
+def as_float64(tensor: torch.Tensor, name: str = "the weight") -> torch.Tensor:
+    """The same numbers in float64 (exact for float16, bfloat16, float32, integers below 2^53); complex stays complex.
+
+    Raises:
+        NonFiniteWeightsError: if an entry is NaN or infinite.
+    """
+    wide = tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64)
+    if not bool(torch.isfinite(wide).all()):
+        raise NonFiniteWeightsError([name])
+    return wide
+
+
+def scale_to_unit(tensor: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale by an exact power of two so that the largest real or imaginary part lies in [1/2, 1).
+
+    ``dims`` is the number of trailing axes that share one scale; leading axes are a batch.
+    Returns the scaled tensor and the exponents e (batch shape, float64) with ``tensor = scaled * 2**e``; a zero tensor keeps e = 0.
+    Entries so small that they underflow change by less than 2^-1074, which the error bounds of this module absorb.
+    """
+    parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    trailing = dims + int(tensor.is_complex())
+    largest = parts.abs().flatten(parts.dim() - trailing).amax(-1)
+    _, exponent = torch.frexp(largest)
+    half = torch.div(exponent, 2, rounding_mode="floor")
+    # two steps, because 2**-exponent itself may overflow
+    first, second = (torch.exp2(-e.to(torch.float64)) for e in (half, exponent - half))
+    shape = exponent.shape + (1,) * dims
+    return tensor * first.reshape(shape) * second.reshape(shape), exponent.to(torch.float64)
+
+
+def frobenius_squared_up(tensor: torch.Tensor, dims: int) -> torch.Tensor:
+    """An upper bound of the squared Frobenius norm over the last ``dims`` axes, for entries of at most about 1."""
+    parts = torch.view_as_real(tensor).flatten(-2) if tensor.is_complex() else tensor
+    flat = parts.flatten(parts.dim() - dims)
+    return (flat * flat).sum(-1) * (1 + gamma(flat.shape[-1] + 4)) + 2.0**-1000

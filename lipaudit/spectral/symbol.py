@@ -1,0 +1,151 @@
+"""The symbol of a convolution and its Gram matrix as a trigonometric polynomial.
+
+The symbol D(w) = sum_t K_t exp(-i <w, t>) is a matrix for every frequency w on the torus. Its Gram matrix on the smaller side is
+G(w) = D(w)* D(w) = A_0 + sum_l cos<w,l> (A_l + A_l^T) + i sin<w,l> (A_l^T - A_l), the sum over half of the lags l, with the lag
+matrices A_l = sum_t K_t^T K_{t+l} computed once. After that G costs (number of lags) n^2 at any frequency, and tr G and
+||G||_F^2 are scalar trigonometric sums, which bound the largest eigenvalue without touching a matrix:
+lambda_max <= m + sqrt((n - 1) v), m and v the mean and variance of the eigenvalues (Wolkowicz and Styan, 1980).
+Real kernels have D(-w) = conj D(w): half of the frequencies suffice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+
+from lipaudit.spectral.geometry import Taps
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamma, scale_to_unit
+
+# cos and sin of 2 pi f, f a sum of at most three exact fractions: error of the argument and of the function together
+_TRIG_ERROR = 64 * UNIT_ROUNDOFF
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """Points w = 2 pi index / period of the torus, as exact integers: ``index`` (points, d), ``period`` per axis."""
+
+    index: torch.Tensor
+    period: tuple[int, ...]
+
+    @classmethod
+    def lattice(cls, period: tuple[int, ...]) -> Frequencies:
+        """The regular grid with ``period`` points per axis, one of each pair w, -w."""
+        axes = [torch.arange(n) for n in period]
+        index = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, len(period))
+        mirrored = -index % torch.tensor(period)
+        strides = torch.tensor([math.prod(period[i + 1 :]) for i in range(len(period))])
+        return cls(index[(index * strides).sum(1) <= (mirrored * strides).sum(1)], period)
+
+    def __len__(self) -> int:
+        return self.index.shape[0]
+
+    def select(self, keep: torch.Tensor) -> Frequencies:
+        """The points that a mask or an index tensor picks."""
+        return Frequencies(self.index[keep], self.period)
+
+    def halved(self) -> Frequencies:
+        """The same points as multiples of half the step, so that :meth:`split` can place children between them."""
+        return Frequencies(self.index * 2, tuple(2 * n for n in self.period))
+
+    def split(self, axes: tuple[bool, ...]) -> Frequencies:
+        """The centres of the 2^d halves of the cells whose half width is one step, 2 pi / period, in every axis.
+
+        The children's half width is one step of the result. An axis with ``False`` is left alone. Child i of point p is
+        at position ``i * len(self) + p``.
+        """
+        factor = torch.tensor([2 if a else 1 for a in axes])
+        steps = list(itertools.product(*[(-1, 1) if a else (0,) for a in axes]))
+        children = torch.cat([self.index * factor + torch.tensor(step) for step in steps])
+        period = tuple(n * f for n, f in zip(self.period, factor.tolist(), strict=True))
+        return Frequencies(children % torch.tensor(period), period)
+
+    def angles(self) -> torch.Tensor:
+        """w in radians, (points, d)."""
+        return 2 * math.pi * self.index.to(torch.float64) / torch.tensor(self.period, dtype=torch.float64)
+
+
+class SymbolGram:
+    """G(w) of every group of a stride-free convolution, scaled by ``2 ** (-2 * exponent)``.
+
+    Attributes:
+        n: side of G; groups, taps: their numbers.
+        error: bound on the spectral norm of (computed - exact) G at any frequency.
+    """
+
+    def __init__(self, taps: Taps) -> None:
+        matrices, exponent = scale_to_unit(taps.matrices, dims=4)
+        self.exponent = float(exponent)
+        # (groups, taps, rows, n) with n the smaller side; D^T has the singular values of D
+        self._transposed = matrices.shape[2] < matrices.shape[3]
+        self.matrices = matrices.mT if self._transposed else matrices
+        self.taps = taps
+        self.groups, count, rows, self.n = self.matrices.shape
+        steps = taps.offsets[None] - taps.offsets[:, None]  # (taps, taps, d): l = t' - t
+        self.lags, position = torch.unique(torch.cat([steps[i, i:] for i in range(count)]), dim=0, return_inverse=True)
+        if bool(self.lags[0].any()):  # taps are sorted, so every kept lag is lexicographically >= 0
+            raise AssertionError("the zero lag comes first")
+        products = self.matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
+        start = 0
+        for i in range(count):
+            block = self.matrices[:, i, None].mT @ self.matrices[:, i:]
+            products.index_add_(1, position[start : start + count - i], block)
+            start += count - i
+        symmetric = products + products.mT
+        symmetric[:, 0] *= 0.5
+        self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
+        self._sine = (products.mT - products)[:, 1:].flatten(2)
+        sizes = frobenius_squared_up(self.matrices, 2).sqrt().sum(1).amax() * (1 + 2**-40)
+        self.scale = float(sizes) ** 2 * (1 + 2**-40)
+        self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * _TRIG_ERROR)
+        if self.n > 1:
+            self._trace = torch.diagonal(products, dim1=-2, dim2=-1).sum(-1) * 2
+            self._trace[:, 0] *= 0.5
+            self._cosine_products = self._cosine @ self._cosine.mT
+            self._sine_products = self._sine @ self._sine.mT
+
+    @property
+    def evaluation_cost(self) -> float:
+        """Floating-point operations of one certified comparison at one frequency, roughly."""
+        return 4 / 3 * self.n**3 + 4.0 * len(self.lags) * self.n**2 + 2e5
+
+    def _waves(self, frequencies: Frequencies) -> tuple[torch.Tensor, torch.Tensor]:
+        fraction = torch.zeros(len(frequencies), len(self.lags), dtype=torch.float64)
+        for axis, period in enumerate(frequencies.period):
+            steps = torch.outer(frequencies.index[:, axis], self.lags[:, axis]) % period
+            fraction += steps.to(torch.float64) / period
+        angle = 2 * math.pi * fraction
+        return torch.cos(angle), torch.sin(angle[:, 1:])
+
+    def at(self, groups: torch.Tensor, frequencies: Frequencies) -> torch.Tensor:
+        """G for pairs of a group (pairs,) and a frequency: (pairs, n, n), complex."""
+        cosine, sine = self._waves(frequencies)
+        if self.groups == 1:
+            real, imaginary = cosine @ self._cosine[0], sine @ self._sine[0]
+        else:
+            real = torch.bmm(cosine[:, None], self._cosine[groups])[:, 0]
+            imaginary = torch.bmm(sine[:, None], self._sine[groups])[:, 0]
+        return torch.complex(real, imaginary).reshape(-1, self.n, self.n)
+
+    def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
+        """Certified bounds of lambda_max(G) by trace and Frobenius norm: (groups, points). For n = 1 they are exact + error."""
+        cosine, sine = self._waves(frequencies)
+        if self.n == 1:
+            return (cosine @ self._cosine[:, :, 0].T).T + self.error
+        mean = (cosine @ self._trace.T).T / self.n
+        squares = ((cosine @ self._cosine_products) * cosine).sum(-1) + ((sine @ self._sine_products) * sine).sum(-1)
+        slack = self.scale**2 * (2 * gamma(self.n**2 + 2 * len(self.lags) + 32) + 4 * _TRIG_ERROR)
+        squares = ((squares.clamp_min(0) + slack).sqrt() + self.error) ** 2
+        low = (mean - self.error).clamp_min(0)
+        variance = (squares / self.n - low**2).clamp_min(0)
+        return (mean + self.error + ((self.n - 1) * variance).sqrt()) * (1 + 2**-40)
+
+    def left_vector(self, group: int, angle: tuple[float, ...], vector: torch.Tensor) -> torch.Tensor:
+        """The direction of the output, (c_out / groups,), that belongs to an eigenvector of G at a frequency in radians."""
+        if self._transposed:
+            return vector.conj()
+        phase = self.taps.offsets.to(torch.float64) @ torch.tensor(angle, dtype=torch.float64)
+        waves = torch.complex(torch.cos(phase), -torch.sin(phase))
+        return torch.einsum("t,trn,n->r", waves, self.matrices[group].to(vector.dtype), vector)

@@ -1,0 +1,228 @@
+"""The supremum of sigma_1(D(w)) over a finite grid of frequencies or over the whole torus, certified.
+
+Grid. A threshold just above a Rayleigh quotient is proved for every grid point by comparison (``certificate``); points where the
+proof fails supply better Rayleigh quotients, until the threshold holds everywhere.
+
+Torus. For unit vectors u, v the real part of u* D(w) v is a trigonometric polynomial of degree n_a (half the kernel's
+extent) in axis a. Along the segment from a maximiser w* of sigma_1 to a point w it is a function of exponential type
+sum_a n_a |w_a - w*_a|, so that (Duffin and Schaeffer, 1938) sigma_1(D(w)) >= sup sigma_1 * cos(sum_a n_a |w_a - w*_a|).
+Hence a cell with centre w and half widths h_a that contains a maximiser satisfies sigma_1(D(w)) >= sup * cos(sum_a n_a h_a): cells for
+which the opposite is proved are dropped, the others are halved, until the claimed supremum is proved.
+On a complete regular lattice the larger factor prod_a cos(n_a h_a) holds (Ehlich and Zeller, 1964, one axis after
+the other), but for the largest lattice value only, not for the point nearest to a maximiser, so it ends the search and
+does not prune. Where the spectrum is flat nothing can be dropped; the search then stops at a budget and keeps its factor.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from lipaudit.spectral.bracket import log_down, log_up, round_down, round_up
+from lipaudit.spectral.certificate import is_below
+from lipaudit.spectral.gram import MAX_PRODUCTS, SLACKS, GramIteration
+from lipaudit.spectral.krylov import leading_vectors
+from lipaudit.spectral.rounding import product_error
+from lipaudit.spectral.symbol import Frequencies, SymbolGram
+
+# Floating-point operations that one layer's torus search may spend before it settles for its cosine factor.
+TORUS_BUDGET = 3e10
+# Numbers held at once while frequencies are processed in chunks.
+CHUNK_NUMBERS = 2**21
+_LANCZOS_STEPS = (12, 24, 48, 96, 192)
+
+
+@dataclass(frozen=True, eq=False)
+class Supremum:
+    """log sigma_1 bounds of a supremum over frequencies, and where the lower one was found.
+
+    There an output wave ``left[c] exp(-i <angle, j>)`` of group ``group`` is stretched most; ``angle`` is in radians per step of the
+    output. ``tight`` says whether the tolerance was reached.
+    """
+
+    log_lower: float
+    log_upper: float
+    group: int
+    angle: tuple[float, ...]
+    left: torch.Tensor
+    tight: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of a group and a frequency, with an upper bound of lambda_max each."""
+
+    groups: torch.Tensor
+    frequencies: Frequencies
+    bounds: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def select(self, keep: torch.Tensor) -> _Pairs:
+        return _Pairs(self.groups[keep], self.frequencies.select(keep), self.bounds[keep])
+
+
+class _Search:
+    """Shared state: the best Rayleigh quotient so far (a certified lower bound of lambda_max) and its place."""
+
+    def __init__(self, gram: SymbolGram, tol: float) -> None:
+        self.gram = gram
+        self.tol = tol
+        self.best = 0.0
+        self.place: tuple[int, tuple[float, ...], torch.Tensor] | None = None
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(gram.n, 2, dtype=torch.float64, generator=generator)
+        self._noise = torch.view_as_complex(noise) / math.sqrt(gram.n)
+        self.chunk = max(1, CHUNK_NUMBERS // (2 * gram.n**2 + len(gram.lags) * (1 if gram.groups == 1 else gram.n**2)))
+        self.evaluations = 0
+
+    def pairs(self, frequencies: Frequencies) -> _Pairs:
+        """Every group with every frequency, largest bound first."""
+        bounds = self.gram.upper_bounds(frequencies)
+        groups, points = torch.meshgrid(torch.arange(self.gram.groups), torch.arange(len(frequencies)), indexing="ij")
+        flat = _Pairs(groups.flatten(), frequencies.select(points.flatten()), bounds.flatten())
+        return flat.select(flat.bounds.argsort(descending=True))
+
+    def rebound(self, pairs: _Pairs) -> _Pairs:
+        """The same pairs with bounds computed at their frequencies (used after cells were split)."""
+        if self.gram.groups == 1:
+            bounds = self.gram.upper_bounds(pairs.frequencies)[0]
+        else:
+            table = self.gram.upper_bounds(pairs.frequencies)
+            bounds = table[pairs.groups, torch.arange(len(pairs))]
+        fresh = _Pairs(pairs.groups, pairs.frequencies, bounds)
+        return fresh.select(bounds.argsort(descending=True))
+
+    def improve(self, grams: torch.Tensor, pairs: _Pairs, steps: int) -> None:
+        """Raise ``best`` by Rayleigh quotients of the given matrices."""
+        column = grams.diagonal(dim1=1, dim2=2).real.argmax(-1)
+        start = grams.mT[torch.arange(len(pairs)), column]
+        start = start / torch.linalg.vector_norm(start, dim=-1, keepdim=True).clamp_min(1e-300) + 0.1 * self._noise
+        vectors = leading_vectors(grams, start, steps)
+        images = torch.bmm(grams, vectors[..., None])[..., 0]
+        lengths = torch.linalg.vecdot(vectors, vectors).real
+        quotients = torch.linalg.vecdot(vectors, images).real / lengths
+        # ||G||_2 <= scale; the quotient of a computed matrix, two products of length n
+        slack = self.gram.error + 3 * product_error(self.gram.n, complex_entries=True) * self.gram.scale
+        position = int(quotients.argmax())
+        value = float(quotients[position]) - slack
+        if value > self.best:
+            self.best = value
+            angle = tuple(pairs.frequencies.select(torch.tensor([position])).angles()[0].tolist())
+            self.place = (int(pairs.groups[position]), angle, vectors[position])
+
+    def unproved(self, pairs: _Pairs, slack: float, factor: float, steps: int) -> _Pairs:
+        """Pairs for which lambda_max < best (1 + slack tol)^2 factor is not proved; ``best`` may rise on the way."""
+        left = []
+        for start in range(0, len(pairs), self.chunk):
+            part = pairs.select(slice(start, start + self.chunk))  # type: ignore[arg-type]
+            part = part.select(part.bounds >= self.threshold(slack, factor))
+            if not len(part):
+                break  # bounds are sorted
+            grams = self.gram.at(part.groups, part.frequencies)
+            self.evaluations += len(part)
+            failed = ~is_below(grams, self.gram.error, self.threshold(slack, factor))
+            if bool(failed.any()):
+                part = part.select(failed)
+                self.improve(grams[failed], part, steps)
+                left.append(part)
+        if not left:
+            return pairs.select(torch.zeros(0, dtype=torch.long))
+        return _Pairs(
+            torch.cat([p.groups for p in left]),
+            Frequencies(torch.cat([p.frequencies.index for p in left]), pairs.frequencies.period),
+            torch.cat([p.bounds for p in left]),
+        )
+
+    def threshold(self, slack: float, factor: float = 1.0) -> float:
+        """best (1 + slack tol)^2 factor, rounded up (a larger claim is a weaker one)."""
+        return round_up(self.best * (1 + slack * self.tol) ** 2) * factor
+
+    def start(self, pairs: _Pairs) -> None:
+        """A first Rayleigh quotient from the most promising pairs."""
+        top = pairs.select(slice(0, min(8, self.chunk)))  # type: ignore[arg-type]
+        self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[1])
+
+    def prove_maximum(self, pairs: _Pairs) -> float:
+        """A certified upper bound of the largest lambda_max among the pairs, within the tolerance of ``best``."""
+        if self.gram.n == 1:
+            return float(pairs.bounds.max())
+        for steps in _LANCZOS_STEPS:
+            for slack in SLACKS:
+                pairs = self.unproved(pairs, slack, 1.0, steps)
+                if not len(pairs):
+                    return self.threshold(slack)
+        # Rayleigh quotients did not get there: Gram iteration on what is left needs none
+        bounds = [self.threshold(SLACKS[-1])]
+        for i in range(len(pairs)):
+            one = pairs.select(torch.tensor([i]))
+            iteration = GramIteration(self.gram.at(one.groups, one.frequencies)[0])
+            for _ in range(MAX_PRODUCTS // 4):
+                iteration.step()
+            bounds.append(round_up(math.exp(iteration.log_upper())) + self.gram.error)
+        return max(bounds)
+
+    def result(self, upper: float, tight: bool) -> Supremum:
+        """Back from scaled eigenvalues to log singular values."""
+        group, angle, vector = self.place or (0, (0.0,) * self.gram.lags.shape[1], self._noise)
+        shift = self.gram.exponent * math.log(2)
+        lower = round_down(log_down(self.best) / 2 + shift) if self.best > 0 else -math.inf
+        left = self.gram.left_vector(group, angle, vector)
+        real_angle = tuple(a / g for a, g in zip(angle, self.gram.taps.divisors, strict=True))
+        return Supremum(lower, round_up(log_up(upper) / 2 + shift), group, real_angle, left, tight)
+
+
+def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supremum:
+    """max of sigma_1(D(w)) over the regular grid with ``period`` points per axis."""
+    search = _Search(gram, tol)
+    pairs = search.pairs(Frequencies.lattice(period))
+    search.start(pairs)
+    return search.result(search.prove_maximum(pairs), tight=True)
+
+
+def starting_lattice(degrees: tuple[float, ...]) -> tuple[int, ...]:
+    """Points per axis from which the torus search starts: spacing small against the period of the highest wave."""
+    return tuple(1 if n == 0 else max(8, math.ceil(16 * n)) for n in degrees)
+
+
+def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -> Supremum:
+    """sup of sigma_1(D(w)) over all frequencies: the norm of the convolution on Z^d, a bound for every zero-padded size."""
+    degrees = gram.taps.degrees
+    period = starting_lattice(degrees)
+    half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
+    axes = tuple(n > 0 for n in degrees)
+    search = _Search(gram, tol)
+    cells = search.pairs(Frequencies.lattice(period).halved())
+    search.start(cells)
+    whole = True  # no cell has been dropped yet: the cells are a complete lattice
+    limit = budget / gram.evaluation_cost
+    while True:
+        reach = [round_up(n * h) for n, h in zip(degrees, half_widths, strict=True)]
+        local = _cosine_squared([math.fsum(reach)])
+        slack = SLACKS[-1]
+        left = search.unproved(cells, slack, local, _LANCZOS_STEPS[0])
+        if not len(left):
+            return search.result(search.threshold(slack), tight=True)
+        children = len(left) * 2 ** sum(axes)
+        if not any(axes) or search.evaluations + 1.5 * children > limit:
+            # everything dropped so far is below the threshold or below the last lattice's proved maximum
+            top = max(search.prove_maximum(left), search.threshold(slack, local))
+            factor = _cosine_squared(reach) if whole else local
+            upper = max(search.threshold(slack), round_up(top / factor))
+            return search.result(upper, tight=upper <= search.threshold(1.0))
+        whole = whole and len(left) == len(cells)
+        copies = 2 ** sum(axes)
+        split = left.frequencies.split(axes)
+        cells = search.rebound(_Pairs(left.groups.repeat(copies), split, left.bounds.repeat(copies)))
+        half_widths = [h / 2 for h in half_widths]
+
+
+def _cosine_squared(angles: list[float]) -> float:
+    """prod cos^2, rounded down; 0 where an angle reaches pi / 2."""
+    product = 1.0
+    for angle in angles:
+        product *= round_down(math.cos(angle)) if angle < math.pi / 2 else 0.0
+    return round_down(product * product, 8)
