@@ -1,1 +1,31 @@
-"""One rule per operation: how much it can stretch a perturbation."""
+"""One rule per operation: how much it can stretch a perturbation. Importing this package registers all of them."""
+
+from lipaudit.rules import (
+    activation,
+    arithmetic,
+    joining,
+    movement,
+    normalization,
+    pooling,
+    products,
+    reduction,
+    repetition,
+    resize,
+    softmax,
+    steps,
+)
+
+__all__ = [
+    "activation",
+    "arithmetic",
+    "joining",
+    "movement",
+    "normalization",
+    "pooling",
+    "products",
+    "reduction",
+    "repetition",
+    "resize",
+    "softmax",
+    "steps",
+]

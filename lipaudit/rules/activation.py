@@ -1,0 +1,197 @@
+"""Activations: the constant of a function applied to every element is the supremum of its |slope|.
+
+||f(x) - f(y)||^2 = sum_i |f(x_i) - f(y_i)|^2 <= sup |f'|^2 ||x - y||^2 for every continuous, piecewise differentiable
+f. A function that jumps has no finite constant.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lipaudit.graph.node import Node
+from lipaudit.rules import slopes
+from lipaudit.rules.operands import constant, is_finite, largest, number, stretch
+from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket
+
+SLOPE = "sup of |f'| over the real line"
+
+
+@rule(
+    "aten.relu.default",
+    "aten.relu6.default",
+    "aten.tanh.default",
+    "aten.log_sigmoid.default",
+    "aten.abs.default",
+    "aten.neg.default",
+    "aten.positive.default",
+    "aten.sin.default",
+    "aten.cos.default",
+    "aten.atan.default",
+    "aten.asinh.default",
+    formula="1",
+    source=SLOPE,
+    exact=True,
+)
+def unit_slope(node: Node, _settings: Settings) -> Effect:
+    """|f'| <= 1, attained or approached."""
+    return stretch(node, {"self": 1.0})
+
+
+@rule("aten.nan_to_num.default", formula="1", source="the identity on finite numbers", exact=True, trivial=True)
+def nan_to_num(node: Node, _settings: Settings) -> Effect:
+    """The identity on finite numbers."""
+    return stretch(node, {"self": 1.0})
+
+
+@rule("aten.sigmoid.default", formula="1/4", source=SLOPE, exact=True)
+def sigmoid(node: Node, _settings: Settings) -> Effect:
+    """s' = s (1 - s) <= 1/4, attained at 0."""
+    return stretch(node, {"self": 0.25})
+
+
+@rule("aten.hardsigmoid.default", formula="1/6", source=SLOPE, exact=True)
+def hardsigmoid(node: Node, _settings: Settings) -> Effect:
+    """relu6(x + 3) / 6."""
+    return stretch(node, {"self": math.nextafter(1 / 6, 1)})
+
+
+@rule("aten.hardswish.default", formula="3/2", source=SLOPE, exact=True)
+def hardswish(node: Node, _settings: Settings) -> Effect:
+    """x relu6(x + 3) / 6 has the slope (2 x + 3) / 6 on (-3, 3): 3/2 at x = 3 from the left."""
+    return stretch(node, {"self": 1.5})
+
+
+@rule("aten.silu.default", formula="1.09984", source=SLOPE, exact=True)
+def silu(node: Node, _settings: Settings) -> Effect:
+    """x sigmoid(x)."""
+    return stretch(node, {"self": slopes.SILU})
+
+
+@rule("aten.gelu.default", formula="1.12891 (erf), 1.12900 (tanh)", source=SLOPE, exact=True)
+def gelu(node: Node, _settings: Settings) -> Effect:
+    """x Phi(x), or its approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
+    return stretch(node, {"self": slopes.GELU_TANH if node["approximate"] == "tanh" else slopes.GELU_ERF})
+
+
+@rule("aten.mish.default", formula="1.08850", source=SLOPE, exact=True)
+def mish(node: Node, _settings: Settings) -> Effect:
+    """x tanh(softplus(x))."""
+    return stretch(node, {"self": slopes.MISH})
+
+
+@rule("aten.selu.default", formula="1.75810", source=SLOPE, exact=True)
+def selu(node: Node, _settings: Settings) -> Effect:
+    """Scaled ELU with the scale and alpha of self-normalising networks."""
+    return stretch(node, {"self": slopes.SELU})
+
+
+@rule("aten.erf.default", formula="2/sqrt(pi)", source=SLOPE, exact=True)
+def erf(node: Node, _settings: Settings) -> Effect:
+    """The error function, steepest at 0."""
+    return stretch(node, {"self": slopes.ERF})
+
+
+@rule("aten.elu.default", formula="|scale| max(1, |alpha input_scale|)", source=SLOPE, exact=True)
+def elu(node: Node, _settings: Settings) -> Effect:
+    """scale x for x > 0, scale alpha (exp(input_scale x) - 1) for x <= 0."""
+    alpha, scale, input_scale = (number(node, key) for key in ("alpha", "scale", "input_scale"))
+    if input_scale < 0 and alpha * scale != 0:
+        return Effect.unbounded("elu with a negative input_scale grows exponentially for negative inputs")
+    left = Bracket.exact(abs(alpha)) * Bracket.exact(abs(input_scale))
+    return stretch(node, {"self": Bracket.exact(abs(scale)) * Bracket.maximum((Bracket.exact(1.0), left))})
+
+
+@rule("aten.celu.default", formula="1", source=SLOPE, exact=True)
+def celu(node: Node, _settings: Settings) -> Effect:
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1)): slope at most 1 for alpha > 0."""
+    if number(node, "alpha") <= 0:
+        return Effect.unbounded("celu with a negative alpha grows exponentially for negative inputs")
+    return stretch(node, {"self": 1.0})
+
+
+@rule("aten.softplus.default", formula="1", source=SLOPE, exact=True)
+def softplus(node: Node, _settings: Settings) -> Effect:
+    """log(1 + exp(beta x)) / beta has the slope sigmoid(beta x).
+
+    Above beta x = threshold the operation returns x instead, a step of log(1 + exp(-threshold)) / beta. The switch is
+    a rounding device as long as the step is below half a unit in the last place of float32 at the threshold; a larger
+    step is a jump of the function itself, which then has no finite constant.
+    """
+    beta, threshold = number(node, "beta"), number(node, "threshold")
+    if beta <= 0:
+        return Effect.unsupported(f"softplus with beta = {beta:g}: the rule holds for a positive beta")
+    if threshold <= 0 or math.exp(-threshold) > threshold * 2.0**-25:
+        return Effect.unbounded(
+            f"softplus switches to the identity at beta x = {threshold:g}, a jump; use a threshold of 20 or more"
+        )
+    note = f"the switch to the identity above {threshold:g} is a step below float32 rounding"
+    return stretch(node, {"self": 1.0}, note=note)
+
+
+@rule("aten.leaky_relu.default", formula="max(1, |negative_slope|)", source=SLOPE, exact=True)
+def leaky_relu(node: Node, _settings: Settings) -> Effect:
+    """x for x > 0, negative_slope x otherwise."""
+    return stretch(node, {"self": max(1.0, abs(number(node, "negative_slope")))})
+
+
+@rule("aten.rrelu.default", formula="max(1, |lower + upper| / 2)", source=SLOPE, exact=True)
+def rrelu(node: Node, _settings: Settings) -> Effect:
+    """In eval mode a leaky ReLU with the mean of the two slopes."""
+    if node["training"]:
+        return Effect.unsupported("rrelu in training mode is random; audit the network in eval mode")
+    slope = abs(number(node, "lower") + number(node, "upper")) / 2
+    return stretch(node, {"self": 1.0 if slope < 1 else slope * (1 + 2.0**-50)})
+
+
+@rule("aten.prelu.default", "aten._prelu_kernel.default", formula="max(1, max|weight|)", source=SLOPE, exact=True)
+def prelu(node: Node, _settings: Settings) -> Effect:
+    """A leaky ReLU whose slopes are weights, one per channel or one for all."""
+    weight = constant(node, "weight")
+    if weight is None:
+        return Effect.unbounded(
+            "prelu multiplies its input by a data-dependent weight: no finite constant holds over all inputs"
+        )
+    if not is_finite(weight):
+        return Effect.unsupported("the weight of prelu holds NaN or infinity")
+    return stretch(node, {"self": max(1.0, largest(weight))})
+
+
+@rule(
+    "aten.clamp.default",
+    "aten.clamp_min.default",
+    "aten.clamp_max.default",
+    "aten.hardtanh.default",
+    formula="1 (0 where the limits meet)",
+    source=SLOPE,
+    exact=True,
+)
+def clamp(node: Node, _settings: Settings) -> Effect:
+    """min(max(x, low), high); torch returns high everywhere where low > high."""
+    low, high = (node.get(a, node.get(b)) for a, b in (("min", "min_val"), ("max", "max_val")))
+    constant_output = isinstance(low, int | float) and isinstance(high, int | float) and low >= high
+    return stretch(node, {"self": 0.0 if constant_output else 1.0})
+
+
+@rule("aten.softshrink.default", formula="1", source=SLOPE, exact=True)
+def softshrink(node: Node, _settings: Settings) -> Effect:
+    """sign(x) max(|x| - lambda, 0)."""
+    if number(node, "lambd") < 0:
+        return Effect.unbounded("softshrink with a negative lambda jumps")
+    return stretch(node, {"self": 1.0})
+
+
+@rule("aten.hardshrink.default", formula="1 for lambda <= 0, else unbounded", source=SLOPE, exact=True)
+def hardshrink(node: Node, _settings: Settings) -> Effect:
+    """x outside [-lambda, lambda], 0 inside: a jump of lambda at both ends."""
+    if number(node, "lambd") > 0:
+        return Effect.unbounded("hardshrink jumps at its threshold; softshrink does not")
+    return stretch(node, {"self": 1.0})
+
+
+@rule("aten.threshold.default", formula="1 for value = threshold, else unbounded", source=SLOPE, exact=True)
+def threshold(node: Node, _settings: Settings) -> Effect:
+    """x above the threshold, a fixed value below: continuous only where that value is the threshold."""
+    if number(node, "threshold") != number(node, "value"):
+        return Effect.unbounded("threshold jumps unless its value equals its threshold")
+    return stretch(node, {"self": 1.0})

@@ -1,0 +1,148 @@
+"""Sums of tensors, and products and quotients with constants, with broadcasting.
+
+Adding a constant does not change differences. Multiplying by a constant c, broadcast to the output's shape, is linear:
+element i of the input reaches the entries j(i) and the columns of the matrix are orthogonal, so that the norm is max_i
+sqrt(sum_j c_j^2), which is max|c| where nothing is repeated.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.node import Argument, Node, TensorInfo
+from lipaudit.rules.operands import (
+    constant,
+    count_refs,
+    is_finite,
+    largest,
+    number,
+    repeats,
+    root,
+    rounded,
+    shape_of,
+    stretch,
+)
+from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket
+
+LINEAR = "the largest column norm of a matrix with orthogonal columns"
+GATING = "product of two data-dependent tensors (gating): no finite constant holds over all inputs"
+
+
+@rule(
+    "aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor", "aten.add.Scalar", "aten.sub.Scalar", "aten.rsub.Scalar",
+    formula="1 and |alpha|, times sqrt(copies by broadcasting); the terms add",
+    source="triangle inequality", exact=True,
+)  # fmt: skip
+def add(node: Node, _settings: Settings) -> Effect:
+    """self + alpha other, self - alpha other, other - alpha self; constants do not count."""
+    alpha = Bracket.exact(abs(number(node, "alpha")))
+    one = Bracket.exact(1.0)
+    weights = {"self": alpha, "other": one} if node.op.startswith("aten.rsub") else {"self": one, "other": alpha}
+    return stretch(node, {name: weight * root(repeats(node[name], node.output)) for name, weight in weights.items()})
+
+
+@rule("aten.lerp.Scalar", formula="|1 - weight| and |weight|; the terms add", source="triangle inequality", exact=True)
+def lerp(node: Node, _settings: Settings) -> Effect:
+    """(1 - weight) self + weight end."""
+    weight = number(node, "weight")
+    weights = {"self": rounded(abs(1 - weight)), "end": Bracket.exact(abs(weight))}
+    return stretch(node, {name: factor * root(repeats(node[name], node.output)) for name, factor in weights.items()})
+
+
+@rule(
+    "aten.mul.Tensor",
+    "aten.mul.Scalar",
+    formula="max|c|, with broadcasting max_i sqrt(sum_j c_j^2)",
+    source=LINEAR,
+    exact=True,
+)
+def multiply(node: Node, _settings: Settings) -> Effect:
+    """A product with a constant; a product of two data-dependent tensors has no finite constant."""
+    if count_refs(node["self"]) and count_refs(node["other"]):
+        return Effect.unbounded(GATING)
+    varying, fixed = ("self", "other") if count_refs(node["self"]) else ("other", "self")
+    return _scaled(node, {varying: constant(node, fixed)})
+
+
+@rule(
+    "aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode",
+    formula="max|1/c|, with broadcasting max_i sqrt(sum_j 1/c_j^2)", source=LINEAR, exact=True,
+)  # fmt: skip
+def divide(node: Node, _settings: Settings) -> Effect:
+    """A quotient by a constant; a data-dependent divisor has no finite constant, nor has a rounded quotient."""
+    if node.get("rounding_mode") is not None:
+        return Effect.unbounded("a rounded quotient jumps")
+    if count_refs(node["other"]):
+        return Effect.unbounded("division by a data-dependent tensor: no finite constant holds over all inputs")
+    divisor = constant(node, "other")
+    if divisor is None or bool((divisor == 0).any()):
+        return Effect.unsupported("division by a constant that holds a zero")
+    return _scaled(node, {"self": divisor.reciprocal()})
+
+
+@rule(
+    "aten.addcmul.default",
+    "aten.addcdiv.default",
+    formula="1 and max|value c|; the terms add",
+    source=LINEAR,
+    exact=True,
+)
+def add_scaled(node: Node, _settings: Settings) -> Effect:
+    """self + value tensor1 tensor2, or self + value tensor1 / tensor2, with at most one data-dependent factor."""
+    first, second = count_refs(node["tensor1"]), count_refs(node["tensor2"])
+    quotient = node.op.startswith("aten.addcdiv")
+    if second and (first or quotient):
+        return Effect.unbounded(GATING)
+    varying, fixed = ("tensor1", "tensor2") if not second else ("tensor2", "tensor1")
+    scale = constant(node, fixed)
+    if scale is not None and quotient:
+        if bool((scale == 0).any()):
+            return Effect.unsupported("division by a constant that holds a zero")
+        scale = scale.reciprocal()
+    scale = None if scale is None else scale * number(node, "value")
+    return _scaled(node, {varying: scale}, {"self": root(repeats(node["self"], node.output))})
+
+
+def _scaled(
+    node: Node, scales: dict[str, torch.Tensor | None], others: dict[str, Bracket | float] | None = None
+) -> Effect:
+    """The effect of multiplying the named operands by constants."""
+    factors: dict[str, Bracket | float] = dict(others or {})
+    for name, scale in scales.items():
+        if not count_refs(node[name]):
+            continue
+        if scale is None:
+            return Effect.unsupported(f"{node.op} with a factor that is neither a number nor a constant tensor")
+        if not is_finite(scale):
+            return Effect.unsupported(f"the constant factor of {node.op} holds NaN or infinity")
+        factors[name] = broadcast_norm(scale, node[name], node.output)
+    return stretch(node, factors)
+
+
+def broadcast_norm(scale: torch.Tensor, operand: Argument, output: TensorInfo) -> Bracket:
+    """max_i sqrt(sum_j c_j^2): c a constant, i an element of the operand, j the entries of the output that it reaches.
+
+    ``scale`` is float64 and may itself carry two roundings.
+    """
+    axes = len(output.shape)
+    shape = shape_of(operand)
+    top = largest(scale)
+    if top == 0 or math.prod(output.shape) == 0:
+        return Bracket.exact(0.0)
+    padded_operand = (1,) * (axes - len(shape)) + shape
+    squares = (scale / top).square().reshape((1,) * (axes - scale.dim()) + tuple(scale.shape))
+    copies, terms = 1, 1
+    for axis, length in enumerate(output.shape):
+        if padded_operand[axis] == 1 and length > 1:
+            if squares.shape[axis] == 1:
+                copies *= length
+            else:
+                terms *= squares.shape[axis]
+                squares = squares.sum(axis, keepdim=True)
+    # the divisions and squares are rounded once each, the sum once per term
+    column = rounded(math.sqrt(float(squares.max())), (terms + 8) * 2.0**-52)
+    norm = rounded(top, 2.0**-48) * root(copies)
+    return norm * column if terms > 1 else norm

@@ -1,0 +1,136 @@
+"""What rules ask of a node's operands: sizes, constants, and one factor per data-dependent input in the right order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+
+from lipaudit.errors import GraphError
+from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
+from lipaudit.rules.registry import Combination, Effect
+from lipaudit.spectral.bracket import Bracket, log_down, log_up
+
+
+def stretch(
+    node: Node,
+    factors: Mapping[str, Bracket | float],
+    combination: Combination = Combination.SUM,
+    note: str = "",
+) -> Effect:
+    """A finite effect from factors by argument name.
+
+    An argument of several tensors gives its factor to each. ``unsupported`` where an argument without a factor depends
+    on the data: a rule that reads a weight as a constant must never read a data-dependent one.
+    """
+    ordered: list[Bracket | float] = []
+    for name, argument in node.arguments.items():
+        count = count_refs(argument)
+        if count and name not in factors:
+            return Effect.unsupported(
+                f"{name} of {node.op} depends on the network's input; the rule holds for a constant {name} only"
+            )
+        ordered += [factors[name]] * count
+    return Effect.stretch(*ordered, combination=combination, note=note)
+
+
+def count_refs(argument: Argument) -> int:
+    """The number of data-dependent tensors in an argument."""
+    if isinstance(argument, tuple):
+        return sum(count_refs(part) for part in argument)
+    return int(isinstance(argument, Ref))
+
+
+def shape_of(argument: Argument) -> tuple[int, ...]:
+    """The shape of a tensor argument; a plain number has shape ()."""
+    if isinstance(argument, Ref):
+        return argument.info.shape
+    return tuple(argument.value.shape) if isinstance(argument, Constant) else ()
+
+
+def numel(info: TensorInfo) -> int:
+    """The number of elements."""
+    return math.prod(info.shape)
+
+
+def data(node: Node, key: str) -> TensorInfo:
+    """What is known of the tensor argument ``key``, constant or not."""
+    argument = node[key]
+    if isinstance(argument, Ref):
+        return argument.info
+    if isinstance(argument, Constant):
+        return TensorInfo(tuple(argument.value.shape), argument.value.dtype)
+    raise GraphError(f"argument {key!r} of node {node.name} ({node.op}) is not a tensor: {argument!r}")
+
+
+def constant(node: Node, key: str) -> torch.Tensor | None:
+    """The constant tensor or number ``key`` in float64 on the CPU; None where it is absent or depends on the data.
+
+    The conversion is exact for every floating dtype and for integers below 2^53.
+    """
+    argument = node.get(key)
+    if isinstance(argument, Constant):
+        return argument.value.detach().to("cpu", torch.float64)
+    if isinstance(argument, bool | int | float):
+        return torch.tensor(float(argument), dtype=torch.float64)
+    return None
+
+
+def number(node: Node, key: str) -> float:
+    """The number ``key``; a constant tensor of one element counts as one."""
+    argument = node[key]
+    if isinstance(argument, bool | int | float):
+        return float(argument)
+    if isinstance(argument, Constant) and argument.value.numel() == 1 and not argument.value.is_complex():
+        return float(argument.value)
+    raise GraphError(f"argument {key!r} of node {node.name} ({node.op}) is not a number: {argument!r}")
+
+
+def integers(node: Node, key: str, axes: int) -> tuple[int, ...]:
+    """A list of integers, one per axis; a single one counts for every axis."""
+    argument = node[key]
+    values = argument if isinstance(argument, tuple) else (argument,)
+    if not all(isinstance(v, int) for v in values):
+        raise GraphError(f"argument {key!r} of node {node.name} ({node.op}) is not made of integers: {argument!r}")
+    found = cast(tuple[int, ...], values)
+    return found * axes if len(found) == 1 else found
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Whether no entry is NaN or infinite."""
+    return bool(torch.isfinite(tensor).all())
+
+
+def largest(tensor: torch.Tensor | None) -> float:
+    """max |entry|, 1 for an absent tensor (an absent scale), 0 for an empty one; exact."""
+    if tensor is None:
+        return 1.0
+    return float(tensor.abs().max()) if tensor.numel() else 0.0
+
+
+def rounded(value: float, relative_error: float = 2.0**-50) -> Bracket:
+    """The bracket of a non-negative number computed with at most ``relative_error`` (a few roundings by default)."""
+    return Bracket(log_down(value * (1 - relative_error)), log_up(value * (1 + relative_error)))
+
+
+def root(count: int) -> Bracket:
+    """The square root of an integer."""
+    whole = math.isqrt(count)
+    return Bracket.exact(float(whole)) if whole * whole == count else rounded(math.sqrt(count))
+
+
+def inverse_root(count: float) -> Bracket:
+    """1 / sqrt(count)."""
+    return rounded(1 / math.sqrt(count))
+
+
+def is_float(info: TensorInfo) -> bool:
+    """Whether the tensor holds real floating-point numbers."""
+    return info.dtype.is_floating_point
+
+
+def repeats(argument: Argument, output: TensorInfo) -> int:
+    """How often each element of an operand occurs when it is broadcast to the output's shape."""
+    return numel(output) // max(1, math.prod(shape_of(argument)))
