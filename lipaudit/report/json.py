@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import types
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
@@ -56,6 +57,11 @@ def to_dict(report: AuditReport) -> dict[str, Any]:
 def to_json(report: AuditReport, indent: int | None = 2) -> str:
     """The report as JSON text (ASCII, no trailing newline); two equal reports give the same text."""
     return json.dumps(to_dict(report), indent=indent, allow_nan=False)
+
+
+def to_json_array(reports: Sequence[AuditReport], indent: int | None = 2) -> str:
+    """Several reports as one JSON array."""
+    return json.dumps([to_dict(report) for report in reports], indent=indent, allow_nan=False)
 
 
 def from_json(text: str | bytes) -> AuditReport:

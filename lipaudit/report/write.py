@@ -14,14 +14,12 @@ def check_writable(path: Path) -> None:
 
     To be called before the audit, so that nobody waits for a result that then cannot be kept.
     """
-    target = path.resolve()
-    if target.is_dir():
-        raise OutputError(f"cannot write the report to {path}: it is a folder; name a file")
-    if not target.parent.is_dir():
-        raise OutputError(
-            f"cannot write the report to {path}: the folder {target.parent} does not exist; create it first"
-        )
+    target = Path(os.path.realpath(path))
     try:
+        if target.is_dir():
+            raise OutputError(f"cannot write the report to {path}: it is a folder; name a file")
+        if not target.parent.is_dir():
+            raise OutputError(f"cannot write the report to {path}: there is no folder {target.parent}; create it first")
         if _is_special(target):
             with target.open("a"):
                 return
@@ -38,7 +36,7 @@ def write_whole(path: Path, text: str) -> None:
     Links are followed, and what is no regular file (a device, a pipe) is written to directly. An interruption leaves no
     temporary file. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
     """
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     try:
         if _is_special(target):
             target.write_text(text, encoding="utf-8")

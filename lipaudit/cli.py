@@ -1,0 +1,388 @@
+"""The command line: the one place that prints. Data goes to stdout, everything else to stderr.
+
+Nothing here imports torch before a model is audited, so that help is instant.
+
+Exit codes: 0 done; 1 a gate is exceeded; 2 usage; 3 a model cannot be loaded or captured; 4 ``--strict`` and something
+is unsupported or unbounded; 70 a defect of lipaudit; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lipaudit import __version__
+from lipaudit.errors import LipauditError, ModelNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from lipaudit.report.record import AuditReport
+
+_BUG = 70
+_INTERRUPTED = 130
+# with several models the command ends with the code furthest to the right
+_SEVERITY = (0, 1, 4, 3, 2, _BUG)
+
+_EPILOG = """\b
+Examples:
+  lipaudit resnet50 --input 224
+  lipaudit model.onnx --lower-bound
+  lipaudit weights.safetensors --arch resnet18 --format json -o report.json
+  lipaudit 'timm:resnet18.*' --format tsv
+  lipaudit model.onnx --quiet --strict --max-log10-bound 12
+
+\b
+Exit codes:
+  0    done
+  1    a gate is exceeded (--max-log10-bound)
+  2    the request is wrong
+  3    a model cannot be loaded or captured
+  4    --strict, and something is unsupported or unbounded
+  70   a defect of lipaudit (--debug shows the traceback)
+  130  interrupted
+"""
+
+
+@dataclass
+class _State:
+    debug: bool = False
+
+
+class _AuditByDefault(click.Group):
+    """``lipaudit MODEL`` is ``lipaudit audit MODEL``: whatever is no verb starts the arguments of ``audit``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, "-h", "--help", "--version"):
+            args = ["audit", *args]
+        return super().parse_args(ctx, args)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; every error becomes one line on stderr."""
+    state = _State()
+    _tolerate_any_character()
+    try:
+        code = cli.main(
+            args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
+        )
+    except click.Abort:
+        click.echo("lipaudit: interrupted", err=True)
+        return _INTERRUPTED
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        click.echo(f"lipaudit: error: {_one_line(error.format_message())}{where}", err=True)
+        return 2
+    except Exception as error:
+        return _complain(error, state.debug)
+    return code if isinstance(code, int) else 0
+
+
+def _debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        ctx.ensure_object(_State).debug = value
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=remember,
+        help="Show tracebacks and the warnings of other packages.",
+    )(function)
+
+
+def _finite(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number")
+    return value
+
+
+def _positive(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
+    _finite(ctx, parameter, value)
+    if value <= 0:
+        raise click.BadParameter(f"{value} is not above 0")
+    return value
+
+
+@click.group(
+    cls=_AuditByDefault,
+    epilog=_EPILOG,
+    options_metavar="",
+    subcommand_metavar="MODEL... | VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="lipaudit %(version)s")
+def cli() -> None:
+    """Audit how far a pretrained network can stretch a change of its input.
+
+    Certified upper bounds of the l2 Lipschitz constant, layer by layer and for the whole network. `lipaudit MODEL...`
+    is short for `lipaudit audit MODEL...`.
+
+    MODEL is a file (.onnx; .pt2; .pt, .pth or .safetensors with --arch NAME), a torchvision or timm name (resnet50,
+    torchvision:resnet50@IMAGENET1K_V2, timm:resnet18.a1_in1k; wildcards as in 'timm:resnet18.*'), or
+    package.module:factory.
+    """
+
+
+@cli.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SIZE",
+    help="Input size: 224, 3x224x224 or name:1,3,224,224 (once per input). Default: the model's own.",
+)
+@click.option("--weights", metavar="TAG|FILE|random", help="Weights to load; 'random' audits the structure only.")
+@click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option(
+    "--tol",
+    type=float,
+    default=1e-3,
+    show_default=True,
+    callback=_positive,
+    help="Stop where upper/lower is within 1 + TOL, per layer.",
+)
+@click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything that is random.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "markdown", "tsv"]),
+    default="table",
+    show_default=True,
+    help="JSON is one object, or an array for several models.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the report to this file, whole or not at all."
+)
+@click.option(
+    "--columns",
+    metavar="A,B,...",
+    help="Columns of the table: layer, op, weight, input, geometry, lower, upper, log10, "
+    "ratio, share, rule, rigor, status, note, reads, folded.",
+)
+@click.option("--depth", type=click.IntRange(min=1), help="Sum rows deeper than this many path components into one.")
+@click.option("--quiet", is_flag=True, help="No progress bar and no remarks; errors still appear.")
+@click.option("--strict", is_flag=True, help="End with 4 if anything is unsupported or unbounded.")
+@click.option(
+    "--max-log10-bound",
+    "gate",
+    type=float,
+    callback=_finite,
+    metavar="X",
+    help="End with 1 unless the network's bound is finite and at most 10^X.",
+)
+@_debug_option
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    /,
+    models: tuple[str, ...],
+    inputs: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    columns: str | None,
+    depth: int | None,
+    quiet: bool,
+    strict: bool,
+    gate: float | None,
+    **options: Any,
+) -> int:
+    """Audit one or several models (the verb may be left out)."""
+    from lipaudit.report.render import Layout
+    from lipaudit.report.write import check_writable, write_whole
+
+    debug: bool = ctx.find_root().obj.debug
+    layout = Layout.parse(form, columns, depth)
+    file = None if output == Path("-") else output
+    if file:
+        check_writable(file)
+    options["input_shape"] = _input_shape(inputs)
+    specs, codes = _expand_all(models, debug)
+    several = len(models) > 1 or len(specs) > 1
+    streamed = layout.separable and file is None
+    reports: list[AuditReport] = []
+    for spec in specs:
+        try:
+            report = _audit_one(spec, options, debug, show_progress=not quiet)
+            text = layout.render([report]) if streamed else ""
+        except Exception as error:
+            codes.append(_complain(error, debug, spec if several else ""))
+            continue
+        if streamed:
+            _emit(("\n\n" if reports else "") + text)
+        reports.append(report)
+        codes.append(_judge(report, strict, gate))
+    if reports and file:
+        write_whole(file, layout.render(reports, several) + "\n")
+        if not quiet:
+            click.echo(f"lipaudit: report written to {file}", err=True)
+    elif reports and not streamed:
+        _emit(layout.render(reports, several))
+    return max(codes, key=_SEVERITY.index)
+
+
+@cli.command("list")
+@click.argument("pattern", default="*")
+@_debug_option
+@click.pass_context
+def list_names(ctx: click.Context, /, pattern: str) -> int:
+    """List the model names that match PATTERN ('resnet*', 'timm:vit_*')."""
+    with _shielded(ctx.find_root().obj.debug):
+        from lipaudit.frontends import list_models
+
+        names = list(list_models(pattern))
+    if not names:
+        raise ModelNotFoundError(f"no model name matches {pattern!r}; try a wildcard, as in '*{pattern.strip('*')}*'")
+    _emit("\n".join(names))
+    return 0
+
+
+@cli.command()
+@_debug_option
+def schema() -> int:
+    """Print the JSON schema of the report."""
+    from lipaudit.report.schema import schema_text
+
+    _emit(schema_text().rstrip("\n"))
+    return 0
+
+
+class _Progress:
+    """A bar on stderr (layers done, time left), drawn from the first call on."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.bar: Any = None
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        from lipaudit.report.display import printable
+        from lipaudit.report.shorten import shorten_end, shorten_paths
+
+        if self.bar is None:
+            self.bar = click.progressbar(
+                length=total,
+                label=shorten_end(printable(self.label), 20),
+                file=sys.stderr,
+                width=16,
+                show_pos=True,
+                item_show_func=lambda item: item,
+            )
+        self.bar.length = total
+        self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 20)[0])
+
+    def finish(self) -> None:
+        if self.bar is not None:
+            self.bar.render_finish()
+
+
+def _expand_all(models: Sequence[str], debug: bool) -> tuple[list[str], list[int]]:
+    """Every model that the specifications stand for, and the exit codes of those that stand for none."""
+    specs: list[str] = []
+    codes = [0]
+    for model in models:
+        try:
+            with _shielded(debug):
+                from lipaudit.frontends import expand
+
+                specs += expand(model)
+        except Exception as error:
+            codes.append(_complain(error, debug, model if len(models) > 1 else ""))
+    return specs, codes
+
+
+def _audit_one(spec: str, options: dict[str, Any], debug: bool, show_progress: bool) -> AuditReport:
+    progress = _Progress(spec) if show_progress and sys.stderr.isatty() else None
+    try:
+        with _shielded(debug):
+            from lipaudit.api import audit as run_audit
+
+            report: AuditReport = run_audit(spec, **options, progress=progress)
+            return report
+    finally:
+        if progress:
+            progress.finish()
+
+
+def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
+    """The exit code that a report deserves, explained on stderr."""
+    from lipaudit.report.gate import gate_problem, strict_problem
+
+    code = 0
+    if gate is not None and (problem := gate_problem(report, gate)):
+        click.echo(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})", err=True)
+        code = 1
+    if strict and (problem := strict_problem(report)):
+        click.echo(f"lipaudit: strict: {report.model.spec}: {problem}", err=True)
+        code = 4
+    return code
+
+
+def _input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
+    if not texts:
+        return None
+    from lipaudit.frontends.spec import parse_input
+
+    shapes = [parse_input(text) for text in texts]
+    if len(shapes) == 1 and not shapes[0][0]:
+        return shapes[0][1]
+    names = [name for name, _ in shapes]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
+    return dict(shapes)
+
+
+@contextmanager
+def _shielded(debug: bool) -> Iterator[None]:
+    """Other packages print and warn while models load: their text goes to stderr, their warnings only with --debug."""
+    with redirect_stdout(sys.stderr), warnings.catch_warnings():
+        if not debug:
+            warnings.simplefilter("ignore")
+        yield
+
+
+def _complain(error: Exception, debug: bool, spec: str = "") -> int:
+    """One line on stderr for an error; its exit code."""
+    if debug:
+        traceback.print_exception(error)
+    message = _one_line(str(error)) or type(error).__name__
+    where = f"{spec}: " if spec and spec not in message else ""
+    if isinstance(error, LipauditError):
+        click.echo(f"lipaudit: error: {where}{message}", err=True)
+        return error.exit_code
+    hint = "" if debug else "; run again with --debug for the traceback and report it"
+    click.echo(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})", err=True)
+    return _BUG
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _emit(text: str) -> None:
+    """Data to stdout; a reader that has gone away (``| head``) is no error."""
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # what is still buffered must go somewhere when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tolerate_any_character() -> None:
+    """Names may hold characters that the terminal's encoding lacks: show them escaped instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,47 @@
+"""One entry to every rendering: which format, which columns, one report or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lipaudit.errors import UsageError
+from lipaudit.report import json, markdown, table, tsv
+from lipaudit.report.columns import least_width, parse_columns
+from lipaudit.report.record import AuditReport
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How reports are to be shown: ``form`` is ``table``, ``json``, ``markdown`` or ``tsv``."""
+
+    form: str = "table"
+    columns: tuple[str, ...] | None = None
+    depth: int | None = None
+
+    @classmethod
+    def parse(cls, form: str, columns: str | None, depth: int | None) -> Layout:
+        """The layout that a user asked for; a :class:`~lipaudit.errors.UsageError` says what does not go together."""
+        if form in ("json", "tsv") and (columns is not None or depth is not None):
+            raise UsageError(f"--columns and --depth shape the table and the Markdown; --format {form} is always whole")
+        keys = None if columns is None else parse_columns(columns)
+        if keys and form == "table" and least_width(keys) > table.WIDTH:
+            raise UsageError(
+                f"{len(keys)} columns need up to {least_width(keys)} characters, a table has {table.WIDTH}: "
+                "choose fewer, or use --format markdown or tsv"
+            )
+        return cls(form, keys, depth)
+
+    @property
+    def separable(self) -> bool:
+        """Whether several reports are shown one after the other, each as soon as it is ready."""
+        return self.form in ("table", "markdown")
+
+    def render(self, reports: Sequence[AuditReport], several: bool = False) -> str:
+        """The text of the reports; ``several`` makes JSON an array even where only one report is left."""
+        if self.form == "json":
+            return json.to_json_array(reports) if several else json.to_json(reports[0])
+        if self.form == "tsv":
+            return tsv.render(reports)
+        pretty = table.render if self.form == "table" else markdown.render
+        return "\n\n\n".join(pretty(report, self.columns, self.depth) for report in reports)

@@ -1,0 +1,129 @@
+"""Realistic reports, made by hand: what the renderings are looked at and tested with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from lipaudit.report.record import (
+    AuditReport,
+    LayerRecord,
+    ModelRecord,
+    NetworkRecord,
+    OutputRecord,
+    SettingsRecord,
+)
+
+
+def layer(name: str, factor: float = 2.0, op: str = "conv2d", **changes: Any) -> LayerRecord:
+    fields: dict[str, Any] = {
+        "name": name,
+        "module": name.split("#")[0],
+        "op": op,
+        "rule": "convolution" if op == "conv2d" else op,
+        "inputs": ("input",),
+        "status": "finite",
+        "rigor": "certified",
+        "upper_bound": factor,
+        "log10_upper_bound": math.log10(factor),
+        "lower_bound": factor / 1.0007,
+        "log10_lower_bound": math.log10(factor / 1.0007),
+        "tightness": 1.0007,
+    }
+    return LayerRecord(**{**fields, **changes})
+
+
+def missing(name: str, status: str, op: str, reason: str) -> LayerRecord:
+    return LayerRecord(
+        name=name, module=name.split("#")[0], op=op, rule=op, inputs=("input",), status=status, reason=reason
+    )
+
+
+def resnet_layers() -> tuple[LayerRecord, ...]:
+    layers = [
+        layer("conv1", 4.7512, input_size=(224, 224), weight_shape=(64, 3, 7, 7), details="s2 p3", folded=("bn1",)),
+        layer("maxpool", 2.0, "max_pool2d", input_size=(112, 112), details="k3 s2 p1", note="9 windows at most 4"),
+    ]
+    size, before = 56, 64
+    for stage, (width, blocks) in enumerate(((64, 3), (128, 3), (256, 3)), start=1):
+        for block in range(blocks):
+            for conv in (1, 2, 3):
+                name = f"layer{stage}.{block}.conv{conv}"
+                kernel = (width, width, 3, 3) if conv == 2 else (width, before, 1, 1)
+                layers.append(
+                    layer(
+                        name,
+                        1.3 + 0.7913 * conv + 0.31 * stage,
+                        input_size=(size, size),
+                        weight_shape=kernel,
+                        details="p1" if conv == 2 else "",
+                        folded=(f"layer{stage}.{block}.bn{conv}",),
+                        note=f"torus grid {8 * stage}x{8 * stage}" if conv == 2 else "",
+                    )
+                )
+            if block == 0:
+                layers.append(
+                    layer(
+                        f"layer{stage}.0.downsample.0",
+                        3.3337,
+                        input_size=(size, size),
+                        weight_shape=(4 * width, before, 1, 1),
+                        details="s2",
+                    )
+                )
+        size, before = size // 2, 4 * width
+    layers.append(layer("avgpool", 1 / 7, "adaptive_avg_pool2d", input_size=(7, 7)))
+    layers.append(layer("fc", 2.1, "linear", weight_shape=(1000, 2048)))
+    total = math.fsum(entry.log10_upper_bound or 0 for entry in layers)
+    return tuple(replace(entry, share=(entry.log10_upper_bound or 0) / total) for entry in layers)
+
+
+def report(layers: tuple[LayerRecord, ...] | None = None, **network: Any) -> AuditReport:
+    layers = resnet_layers() if layers is None else layers
+    fields: dict[str, Any] = {"status": "finite", "rigor": "certified"}
+    if network.get("status", "finite") == "finite":
+        fields |= {
+            "upper_bound": 10**21.4567,
+            "log10_upper_bound": 21.4567,
+            "pixel_upper_bound": 10**22.1052,
+            "pixel_log10_upper_bound": 22.1052,
+        }
+    else:
+        layers = tuple(replace(entry, share=None) for entry in layers)
+        fields["rigor"] = None
+    return AuditReport(
+        model=ModelRecord(
+            spec="resnet50",
+            source="torchvision",
+            weights="IMAGENET1K_V2",
+            input_shape=(1, 3, 224, 224),
+            input_shapes={"x": (1, 3, 224, 224)},
+            num_parameters=25_557_032,
+            state_dict_sha256="0f" * 32,
+            unused_parameters=("aux.weight",),
+            preprocessing={"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
+        ),
+        settings=SettingsRecord(),
+        network=NetworkRecord(**{**fields, **network}),
+        layers=layers,
+        tool_version="0.1.0",
+        created="2026-11-27T20:28:00Z",
+        environment={"python": "3.11.7", "platform": "Linux-x86_64", "packages": {"torch": "2.14.1"}, "threads": 2},
+        notes=("The input size comes from the weights' own preprocessing.",),
+        timings={"load": 0.61, "capture": 2.2, "norms": 9.97, "propagation": 0.02},
+    )
+
+
+def unsupported() -> AuditReport:
+    gap = (
+        missing("blocks.3.se.mul", "unbounded", "mul", "a product of two signals has no constant over all inputs"),
+        missing("blocks.4.se.mul", "unbounded", "mul", "a product of two signals has no constant over all inputs"),
+        missing("head.fft", "unsupported", "fft_rfft2", "no rule for aten.fft_rfft2.default"),
+    )
+    return report((*resnet_layers(), *gap), status="unsupported", reasons=("no rule for aten.fft_rfft2.default",))
+
+
+def two_outputs() -> AuditReport:
+    outputs = (OutputRecord("boxes", "finite", 37.251, 1.57114), OutputRecord("scores", "finite", 1.5, 0.1761))
+    return report(outputs=outputs, lower_bound=37.58)

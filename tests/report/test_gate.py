@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from lipaudit.report.gate import gate_problem, strict_problem
+from tests.report import fakes
+
+
+def test_gate_compares_the_exact_figure() -> None:
+    report = fakes.report(log10_upper_bound=10.3908)
+    assert gate_problem(report, 10.3908) == ""
+    assert gate_problem(report, math.nextafter(10.3908, 0)) == (
+        f"the log10 upper bound 10.3908 is above {math.nextafter(10.3908, 0)!r}"
+    )
+
+
+def test_gate_passes_a_constant_network() -> None:
+    assert gate_problem(fakes.report(upper_bound=0.0, log10_upper_bound=None), -100.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"status": "unbounded"}, "unbounded"),
+        ({"status": "unsupported"}, "unsupported"),
+        ({"rigor": "estimate"}, "an estimate"),
+        ({"log10_upper_bound": None}, "no log10 upper bound"),
+    ],
+)
+def test_gate_fails_without_a_proven_finite_bound(changes: dict[str, str], problem: str) -> None:
+    assert problem in gate_problem(fakes.report(**changes), 1e9)
+
+
+def test_strict_names_the_places() -> None:
+    assert strict_problem(fakes.report()) == ""
+    assert strict_problem(fakes.unsupported()) == (
+        "the network is unsupported; without a bound: blocks.3.se.mul (unbounded), blocks.4.se.mul (unbounded), "
+        "head.fft (unsupported)"
+    )
+    assert strict_problem(fakes.report(status="unbounded")) == "the network is unbounded"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from lipaudit.report.json import to_dict
+from lipaudit.report.record import AuditReport
+from lipaudit.report.schema import SCHEMA_ID, load_schema
+from tests.report import fakes
+
+VALIDATOR = Draft202012Validator(load_schema())
+
+
+def test_schema_is_a_valid_draft_2020_12_schema() -> None:
+    Draft202012Validator.check_schema(load_schema())
+    assert load_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert load_schema()["$id"] == SCHEMA_ID
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        fakes.report(),
+        fakes.unsupported(),
+        fakes.two_outputs(),
+        fakes.report(layers=()),
+        fakes.report(upper_bound=None, log10_upper_bound=412.3),
+        fakes.report(upper_bound=0.0, log10_upper_bound=None),
+        fakes.report(status="unbounded", lower_bound=3.0, reasons=("a product",)),
+    ],
+)
+def test_every_kind_of_report_validates(report: AuditReport) -> None:
+    assert [error.message for error in VALIDATOR.iter_errors(to_dict(report))] == []
+
+
+def test_objects_are_open() -> None:
+    document = to_dict(fakes.report())
+    for part in (document, document["model"], document["network"], document["layers"][0], document["settings"]):
+        part["added_in_1_1"] = {"any": "thing"}
+    assert VALIDATOR.is_valid(document)
+
+
+def drop(key: str) -> Callable[[dict[str, Any]], object]:
+    return lambda document: document.pop(key)
+
+
+def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], object]:
+    def change(document: Any) -> None:
+        for key in path[:-1]:
+            document = document[key]
+        document[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(drop(key) for key in ("schema_version", "tool", "created", "model", "settings", "network", "layers")),
+        put("schema_version", value="2.0"),
+        put("tool", "name", value="other"),
+        put("created", value="yesterday"),
+        put("network", "status", value="unbounded"),
+        put("network", "status", value="maybe"),
+        put("network", "rigor", value=None),
+        put("layers", 0, "status", value="unsupported"),
+        put("layers", 0, "rigor", value="sure"),
+        put("layers", 0, "upper_bound", value="4.75"),
+        put("layers", 0, "upper_bound", value=-1.0),
+        put("layers", 0, "inputs", value="input"),
+        put("timings", "load", value=-1),
+    ],
+)
+def test_what_the_layout_forbids_is_rejected(spoil: Callable[[dict[str, Any]], object]) -> None:
+    document = copy.deepcopy(to_dict(fakes.report()))
+    spoil(document)
+    assert not VALIDATOR.is_valid(document)
+
+
+@pytest.mark.parametrize("place", ["network", "layer", "output"])
+def test_finite_without_a_figure_is_rejected(place: str) -> None:
+    document = to_dict(fakes.two_outputs())
+    entry = {
+        "network": document["network"],
+        "layer": document["layers"][0],
+        "output": document["network"]["outputs"][0],
+    }
+    entry[place].update(upper_bound=None, log10_upper_bound=None)
+    assert not VALIDATOR.is_valid(document)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lipaudit.report.record import AuditReport
+from lipaudit.report.summary import headline, sections, title
+from tests.report import fakes
+
+
+def section(report: AuditReport, label: str) -> tuple[str, ...]:
+    return next((entry.lines for entry in sections(report) if entry.label == label), ())
+
+
+def test_headline_of_a_finite_network_rounds_up() -> None:
+    report = fakes.report(upper_bound=24.5961, log10_upper_bound=1.390866)
+    assert headline(report) == (
+        "A change of the input by 1 (l2) can change the output by at most 24.6 (10^1.391), over all inputs."
+    )
+
+
+@pytest.mark.parametrize(("status", "word"), [("unbounded", "UNBOUNDED"), ("unsupported", "NOT AVAILABLE")])
+def test_headline_without_a_finite_bound_holds_no_figure(status: str, word: str) -> None:
+    lines = section(fakes.report(status=status, reasons=("a product of two signals",)), "Result")
+    assert lines[0].startswith(word)
+    assert not re.search(r"[0-9]", "".join(lines).replace("(l2)", ""))
+
+
+def test_headline_counts_what_stands_in_the_way() -> None:
+    assert headline(fakes.unsupported()).endswith("1 without a rule, 2 without a finite constant.")
+
+
+def test_headline_of_an_estimate_claims_no_bound() -> None:
+    text = " ".join(section(fakes.report(rigor="estimate"), "Result"))
+    assert "at most" not in text
+    assert "an estimate, not a bound" in text
+
+
+def test_a_constant_network_is_said_to_be_one() -> None:
+    assert headline(fakes.report(upper_bound=0.0, log10_upper_bound=None)) == (
+        "The output does not depend on the input: the bound is 0."
+    )
+
+
+def test_result_names_the_pixel_constant_the_lower_bound_and_every_output() -> None:
+    lines = section(fakes.two_outputs(), "Result")
+    assert "Measured in pixels in [0, 1], before the model's own normalisation: at most 1.275e+22 (10^22.11)." in lines
+    assert any("37.57 or more" in line for line in lines)
+    assert "Output boxes: at most 37.26 (10^1.572)." in lines
+
+
+def test_missing_operations_are_grouped_with_places_and_reasons() -> None:
+    assert section(fakes.unsupported(), "Missing") == (
+        "unbounded: mul at blocks.3.se.mul, blocks.4.se.mul: a product of two signals has no constant over all inputs",
+        "unsupported: fft_rfft2 at head.fft: no rule for aten.fft_rfft2.default",
+    )
+
+
+def test_reasons_of_the_network_that_no_row_tells_are_shown() -> None:
+    report = fakes.report(status="unsupported", reasons=("the graph cannot be captured",))
+    assert section(report, "Missing") == ("the graph cannot be captured",)
+
+
+def test_the_five_most_expensive_layers_are_named_in_order() -> None:
+    lines = section(fakes.report(), "Costs most")
+    shares = [float(line.split("%")[0]) for line in lines]
+    assert len(lines) == 5
+    assert shares == sorted(shares, reverse=True)
+    assert lines[0] == "4.1% of the log bound: conv1 (conv2d, factor 4.752)"
+
+
+def test_without_shares_the_largest_factors_are_named() -> None:
+    assert section(fakes.unsupported(), "Costs most")[0] == "conv1 (conv2d): factor 4.752"
+
+
+def test_scope_names_domain_rigor_tolerance_and_what_is_folded() -> None:
+    scope, folded = section(fakes.report(), "Scope")
+    assert "all inputs" in scope
+    assert "certified: a theorem" in scope
+    assert "0.001" in scope
+    assert folded.startswith("Folded exactly: 28 operations into 28 rows (bn1, ")
+    assert folded.endswith("and 23 more).")
+
+
+def test_remarks_and_time() -> None:
+    remarks = section(fakes.report(), "Remarks")
+    assert remarks[0] == "1 parameter never used in the output: aux.weight."
+    assert remarks[1] == "The input size comes from the weights' own preprocessing."
+    assert section(fakes.report(), "Time") == ("12.8 s (load 0.6 s, capture 2.2 s, norms 10.0 s, propagation 0.0 s).",)
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (fakes.report(), ["regularise", "--lower-bound"]),
+        (fakes.unsupported(), ["none is counted as 1", "Bound what enters them"]),
+    ],
+)
+def test_advice_fits_the_outcome(report: AuditReport, words: list[str]) -> None:
+    text = " ".join(section(report, "What to do"))
+    assert all(word in text for word in words)
+
+
+def test_title_says_which_model_it_is() -> None:
+    assert title(fakes.report()) == (
+        "resnet50 (torchvision, weights IMAGENET1K_V2), input 1x3x224x224, 25,557,032 parameters"
+    )
