@@ -1,0 +1,163 @@
+"""State dicts: reading one without executing anything, and putting it into a module.
+
+A checkpoint is read with ``torch.load(weights_only=True)`` or by safetensors, never otherwise: what needs code to load is
+refused. Around the tensors the first of these containers is opened that is there, in this order: ``state_dict``,
+``model_state_dict``, ``model``, ``net``, ``network``, ``params``, ``state_dict_ema``, ``model_ema``. The prefixes
+``module.`` (data parallel) and ``_orig_mod.`` (compiled) are taken off where every name has them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.files import existing_file
+
+CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params", "state_dict_ema", "model_ema")
+PREFIXES = ("module.", "_orig_mod.")
+StateDict = dict[str, torch.Tensor]
+
+
+def read_state_dict(text: str) -> StateDict:
+    """The named tensors in a checkpoint file (.pt, .pth, .th, .safetensors), on the CPU.
+
+    Raises :class:`ModelLoadError` for a truncated file, a TorchScript archive, a pickle that needs code (it is not
+    executed), and for a file that holds no named tensors.
+    """
+    path = existing_file(text)
+    content = _read_safetensors(path) if path.suffix.lower() == ".safetensors" else _read_pickle(path)
+    return strip_prefixes(_unwrap(content, path))
+
+
+def _read_safetensors(path: Path) -> object:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ModelLoadError(
+            f"{path} is not a readable safetensors file ({error}): it may be truncated, fetch it again"
+        ) from error
+
+
+def _read_pickle(path: Path) -> object:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+        if any("/code/" in name or name.endswith("/constants.pkl") for name in names):
+            raise ModelLoadError(
+                f"{path} is a TorchScript archive, which is a program: export the model with torch.onnx.export or "
+                "torch.export.save, or save its state_dict() and name --arch"
+            )
+        if any(name.endswith(("/archive_format", "serialized_exported_program.json")) for name in names):
+            raise ModelLoadError(f"{path} is an exported program, not a state dict: give the file the suffix .pt2")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "Unsupported" in str(error) or "GLOBAL" in str(error):
+            raise ModelLoadError(
+                f"{path} needs Python code to load, which lipaudit never runs: refused, nothing in it was executed; save the "
+                "weights alone with torch.save(model.state_dict(), PATH) or as safetensors"
+            ) from error
+        raise ModelLoadError(f"{path} is not a state dict written by torch.save ({_first_line(error)})") from error
+    except (RuntimeError, EOFError, ValueError, KeyError, IndexError, OSError, UnicodeDecodeError) as error:
+        raise ModelLoadError(
+            f"{path} cannot be read as a state dict ({_first_line(error)}): it may be truncated, fetch it again"
+        ) from error
+
+
+def _unwrap(content: object, path: Path) -> StateDict:
+    while isinstance(content, Mapping) and not _is_state_dict(content):
+        inner = next(
+            (content[key] for key in CONTAINERS if isinstance(content.get(key), Mapping) and content[key]), None
+        )
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping) or not _is_state_dict(content):
+        kind = type(content).__name__
+        keys = f" with the keys {', '.join(map(str, list(content)[:5]))}" if isinstance(content, Mapping) else ""
+        raise ModelLoadError(f"{path} holds no state dict but a {kind}{keys}: save model.state_dict() with torch.save")
+    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+
+
+def _is_state_dict(content: Mapping[object, object]) -> bool:
+    tensors = sum(isinstance(value, torch.Tensor) for value in content.values())
+    others = sum(isinstance(value, Mapping) for value in content.values())
+    return tensors > 0 and others == 0
+
+
+def strip_prefixes(state: StateDict) -> StateDict:
+    """Take the prefixes ``module.`` and ``_orig_mod.`` off, in any order, where every name has them.
+
+    >>> import torch
+    >>> list(strip_prefixes({"module._orig_mod.fc.bias": torch.zeros(1)}))
+    ['fc.bias']
+    """
+    for _ in range(8):
+        prefix = next((p for p in PREFIXES if state and all(name.startswith(p) for name in state)), None)
+        if prefix is None:
+            break
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) -> torch.dtype:
+    """Put a state dict into a module, strictly, and return the dtype that the weights now have.
+
+    The module takes the widest floating dtype among its own and the checkpoint's tensors (rounding a float64 checkpoint
+    would audit another network); narrower tensors are widened exactly. Only ``num_batches_tracked`` may be missing:
+    evaluation does not read it.
+    """
+    expected = module.state_dict()
+    state = _match_prefix(state, expected)
+    missing = [n for n in expected if n not in state and not n.endswith("num_batches_tracked")]
+    unexpected = [n for n in state if n not in expected]
+    misshaped = [
+        f"{n} {tuple(v.shape)} instead of {tuple(expected[n].shape)}"
+        for n, v in state.items()
+        if n in expected and v.shape != expected[n].shape
+    ]
+    if missing or unexpected or misshaped:
+        found = [
+            _listing(missing, "missing"),
+            _listing(unexpected, "unexpected"),
+            _listing(misshaped, "of another shape"),
+        ]
+        raise ModelLoadError(
+            f"{path} does not fit {arch}, it looks like another architecture: {'; '.join(f for f in found if f)}; "
+            "name the right one with --arch"
+        )
+    dtype = torch.float32
+    for value in (*state.values(), *expected.values()):
+        if value.is_floating_point():
+            dtype = torch.promote_types(dtype, value.dtype)
+    module.to(dtype)
+    module.load_state_dict(state, strict=False)
+    return dtype
+
+
+def _match_prefix(state: StateDict, expected: Mapping[str, object]) -> StateDict:
+    """Where the module itself has a child named like a stripped prefix, put the prefix back."""
+    for prefix in PREFIXES:
+        if expected and all(name.startswith(prefix) for name in expected) and not any(n in expected for n in state):
+            return {prefix + name: value for name, value in state.items()}
+    return state
+
+
+def _listing(names: list[str], what: str) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return f"{len(names)} {what} ({shown})"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

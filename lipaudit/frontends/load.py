@@ -1,0 +1,112 @@
+"""One door for every kind of model: from the text a user typed to a loaded model in eval mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from lipaudit.errors import UsageError
+from lipaudit.frontends import registry
+from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
+from lipaudit.frontends.factory import build_from_factory
+from lipaudit.frontends.files import existing_file, sha256
+from lipaudit.frontends.loaded import LoadedModel
+from lipaudit.frontends.shapes import Shape, input_names, resolve_shapes
+from lipaudit.frontends.spec import CHECKPOINT_SUFFIXES, FILE_SUFFIXES, Kind, ModelSpec, parse_spec
+from lipaudit.frontends.timm import load_timm
+from lipaudit.frontends.torchvision import load_torchvision
+
+
+def load(
+    spec: str,
+    *,
+    input_shapes: Mapping[str, Shape] | None = None,
+    weights: str | None = None,
+    arch: str | None = None,
+) -> LoadedModel:
+    """Load the model that ``spec`` names.
+
+    ``input_shapes`` maps input names (``""`` for the only one) to (H,), (C, H, W) or a full shape with a batch of 1.
+    ``weights`` is None for the model's own pretrained weights, ``random`` for a seeded random initialisation, or the path
+    of a state dict. ``arch`` names the architecture of a state dict file, in the same grammar as ``spec``.
+
+    Raises the errors of :mod:`lipaudit.errors`: :class:`~lipaudit.errors.UsageError` for requests that contradict
+    themselves, :class:`~lipaudit.errors.ModelNotFoundError`, :class:`~lipaudit.errors.ModelLoadError` and
+    :class:`~lipaudit.errors.WeightsUnavailableError` otherwise.
+    """
+    parsed = parse_spec(spec)
+    if parsed.is_pattern:
+        raise UsageError(f"{spec!r} is a pattern for several models: expand it, or name one of them")
+    if parsed.kind is Kind.FILE:
+        return _load_file(parsed, input_shapes, weights, arch)
+    if arch is not None:
+        raise UsageError(f"--arch is for state dict files; {spec!r} already names an architecture")
+    return _load_architecture(parsed, input_shapes, weights)
+
+
+def _load_architecture(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None) -> LoadedModel:
+    if spec.kind is Kind.FACTORY:
+        return _load_factory(spec, input_shapes, weights)
+    if registry.find(spec) is Kind.TORCHVISION:
+        return load_torchvision(spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights)
+    return load_timm(spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights)
+
+
+def _load_factory(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None) -> LoadedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = build_from_factory(spec.name)
+    origin, notes = "as built", ("The weights are those that the factory made, with torch's generator seeded by 0.",)
+    if weights not in (None, "random"):
+        apply_state_dict(module, read_state_dict(weights), weights, spec.name)
+        origin, notes = weights, ()
+    module.eval()
+    names = input_names(module)
+    return LoadedModel(
+        module=module,
+        spec=spec.text,
+        source="factory",
+        input_shapes=resolve_shapes(input_shapes, dict.fromkeys(names)),
+        input_dtypes=dict.fromkeys(names, _floating_dtype(module)),
+        weights=origin,
+        notes=notes,
+    )
+
+
+def _floating_dtype(module: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+
+
+def _load_file(
+    spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None, arch: str | None
+) -> LoadedModel:
+    path = existing_file(spec.name)
+    if weights is not None:
+        raise UsageError(
+            f"{spec.text} holds its own weights: --weights is for architectures that are named, not for files"
+        )
+    if spec.suffix in CHECKPOINT_SUFFIXES:
+        if arch is None:
+            raise UsageError(
+                f"{spec.text} holds weights without an architecture: name it with --arch, for example --arch resnet50, "
+                "--arch timm:resnet18 or --arch package.module:factory"
+            )
+        architecture = parse_spec(arch)
+        if architecture.kind is Kind.FILE or architecture.is_pattern:
+            raise UsageError(f"--arch {arch} must name one architecture: a registry name or package.module:factory")
+        loaded = _load_architecture(architecture, input_shapes, spec.name)
+        return replace(loaded, spec=spec.text, source="checkpoint", weights=path.name, file_sha256=sha256(path))
+    if arch is not None:
+        raise UsageError(f"--arch is for state dict files; {spec.text} holds its own architecture")
+    if spec.suffix == ".onnx":
+        from lipaudit.frontends.onnx import load_onnx
+
+        return load_onnx(path, spec=spec.text, input_shapes=input_shapes)
+    if spec.suffix == ".pt2":
+        from lipaudit.frontends.pt2 import load_pt2
+
+        return load_pt2(path, spec=spec.text, input_shapes=input_shapes)
+    raise UsageError(f"{spec.text} is not a known model file: the suffix must be one of {', '.join(FILE_SUFFIXES)}")

@@ -1,0 +1,82 @@
+"""Names of both registries: look-up, suggestions, wildcards."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+from fnmatch import fnmatchcase
+
+from lipaudit.errors import ModelLoadError, ModelNotFoundError
+from lipaudit.frontends import timm, torchvision
+from lipaudit.frontends.spec import FILE_SUFFIXES, Kind, ModelSpec, parse_spec
+
+
+def find(spec: ModelSpec) -> Kind:
+    """The registry that has the name: torchvision's first for a bare name.
+
+    Raises :class:`ModelNotFoundError` with the nearest names where none has it.
+    """
+    model_name = spec.name.partition("@")[0]
+    architecture = spec.name.partition(".")[0]
+    if spec.kind in (Kind.NAME, Kind.TORCHVISION) and model_name in torchvision.names():
+        return Kind.TORCHVISION
+    if spec.kind in (Kind.NAME, Kind.TIMM) and timm.has(architecture):
+        return Kind.TIMM
+    if spec.kind is Kind.NAME and os.path.exists(spec.name):
+        what = "a directory" if os.path.isdir(spec.name) else "a file without a known suffix"
+        raise ModelLoadError(f"{spec.text} is {what}: name a model file ({', '.join(FILE_SUFFIXES)})")
+    raise ModelNotFoundError(_not_found(spec, model_name))
+
+
+def _not_found(spec: ModelSpec, name: str) -> str:
+    pools = {
+        Kind.TORCHVISION: lambda: torchvision.names(),
+        Kind.TIMM: lambda: timm.names(),
+        Kind.NAME: lambda: list(dict.fromkeys([*torchvision.names(), *timm.names()])),
+    }
+    near = difflib.get_close_matches(name.lower(), pools[spec.kind](), n=3, cutoff=0.6)
+    place = "torchvision or timm" if spec.kind is Kind.NAME else spec.kind.value
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return f"no model named {name!r} in {place}{hint} See `lipaudit list PATTERN` for the names, or give a model file."
+
+
+def expand(spec: str) -> list[str]:
+    """The sorted specifications that a wildcard stands for; a specification without one stands for itself.
+
+    ``timm:resnet18.*`` lists pretrained tags, ``timm:resnet*`` architectures, ``models/*.onnx`` files. A bare pattern asks
+    torchvision first. Raises :class:`ModelNotFoundError` where nothing matches.
+    """
+    parsed = parse_spec(spec)
+    if not parsed.is_pattern:
+        return [spec]
+    if parsed.kind is Kind.FILE:
+        found = sorted(glob.glob(parsed.name, recursive=True))
+    else:
+        found = []
+        if parsed.kind in (Kind.NAME, Kind.TORCHVISION):
+            found = _matching("torchvision", parsed.name, torchvision.names())
+        if not found and parsed.kind in (Kind.NAME, Kind.TIMM):
+            found = _matching("timm", parsed.name, timm.names(tags="." in parsed.name))
+    if not found:
+        raise ModelNotFoundError(f"nothing matches {spec!r}: see `lipaudit list PATTERN` for the names")
+    return found
+
+
+def list_models(pattern: str) -> list[str]:
+    """Sorted names of both registries, with their prefix, that match a pattern; a text without a wildcard matches anywhere.
+
+    Timm's pretrained tags are listed where the pattern has a dot.
+    """
+    parsed = parse_spec(pattern)
+    wildcard = parsed.name if parsed.is_pattern else f"*{parsed.name}*"
+    found: list[str] = []
+    if parsed.kind is not Kind.TIMM:
+        found += _matching("torchvision", wildcard, torchvision.names())
+    if parsed.kind is not Kind.TORCHVISION:
+        found += _matching("timm", wildcard, timm.names(tags="." in wildcard))
+    return found
+
+
+def _matching(prefix: str, pattern: str, pool: list[str]) -> list[str]:
+    return [f"{prefix}:{name}" for name in pool if fnmatchcase(name, pattern)]

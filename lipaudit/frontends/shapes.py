@@ -1,0 +1,89 @@
+"""Input shapes: from the short forms a user types to full shapes with a batch axis of 1."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+from torch import nn
+
+from lipaudit.errors import UsageError
+
+Shape = tuple[int, ...]
+
+
+def complete_shape(requested: Shape, default: Shape | None = None, name: str = "") -> Shape:
+    """The full shape, batch axis of 1 included, that a short form stands for.
+
+    ``default`` is the model's own full shape where it is known: it gives the rank, and a single number replaces its
+    last two axes (its last axis below rank 4). Without a default a single number means 3 x H x H and three numbers mean
+    C x H x W; anything else is a full shape.
+
+    >>> complete_shape((64,)), complete_shape((64,), (1, 3, 16, 112, 112)), complete_shape((3, 32, 48))
+    ((1, 3, 64, 64), (1, 3, 16, 64, 64), (1, 3, 32, 48))
+    """
+    where = f" of input {name!r}" if name else ""
+    rank = len(default) if default is not None else None
+    if len(requested) == 1:
+        if default is None:
+            return (1, 3, requested[0], requested[0])
+        if len(default) >= 4:
+            return (*default[:-2], requested[0], requested[0])
+        return (*default[:-1], requested[0])
+    if rank is not None and len(requested) == rank - 1:
+        return (1, *requested)
+    if rank is None and len(requested) == 3:
+        return (1, *requested)
+    if rank is not None and len(requested) != rank:
+        raise UsageError(
+            f"the shape {_show(requested)}{where} has {len(requested)} axes, the model takes {rank} (for example {_show(default or ())})"
+        )
+    if requested[0] != 1:
+        raise UsageError(
+            f"the shape {_show(requested)}{where} has a batch of {requested[0]}: a bound is about one sample, write 1 for the batch axis"
+        )
+    return requested
+
+
+def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str, Shape | None]) -> dict[str, Shape]:
+    """Full shapes for every input named in ``defaults``, in that order.
+
+    ``requested`` uses the key ``""`` for the only input. An input that has neither a request nor a default, and a name
+    that the model does not have, raise :class:`UsageError`.
+    """
+    wanted = dict(requested or {})
+    names = list(defaults)
+    if "" in wanted:
+        if len(names) != 1:
+            raise UsageError(
+                f"the model has {len(names)} inputs ({', '.join(names)}): say which one a size is for, --input {names[0]}:SIZES"
+            )
+        if names[0] in wanted and names[0] != "":
+            raise UsageError(f"the size of input {names[0]!r} is given twice")
+        wanted[names[0]] = wanted.pop("") if names[0] != "" else wanted[""]
+    unknown = sorted(set(wanted) - set(names))
+    if unknown:
+        raise UsageError(f"the model has no input named {unknown[0]!r}; its inputs are {', '.join(map(repr, names))}")
+    shapes: dict[str, Shape] = {}
+    for name, default in defaults.items():
+        if name in wanted:
+            shapes[name] = complete_shape(wanted[name], default, name)
+        elif default is not None:
+            shapes[name] = default
+        else:
+            raise UsageError(
+                f"the size of input {name!r} is not known: give it with --input, for example --input 3x224x224"
+            )
+    return shapes
+
+
+def input_names(module: nn.Module) -> list[str]:
+    """Names of the positional arguments that ``forward`` requires, in order."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
+    return names or ["input"]
+
+
+def _show(shape: Shape) -> str:
+    return "x".join(map(str, shape))

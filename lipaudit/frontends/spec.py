@@ -1,0 +1,101 @@
+"""What a user may type to name a model or an input size. Text only: nothing here loads a model.
+
+Grammar of a model specification::
+
+    torchvision:NAME[@TAG]     timm:NAME[.TAG]     NAME[@TAG]       a name of a registry, torchvision's first
+    path/to/file.SUFFIX                                             .onnx .pt2 .pt .pth .th .safetensors
+    package.module:factory                                          Python code that the user owns
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lipaudit.errors import UsageError
+
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".th", ".safetensors")
+FILE_SUFFIXES = (".onnx", ".pt2", *CHECKPOINT_SUFFIXES)
+_REGISTRIES = ("torchvision", "timm")
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class Kind(StrEnum):
+    """Which frontend a specification goes to."""
+
+    FILE = "file"
+    TORCHVISION = "torchvision"
+    TIMM = "timm"
+    NAME = "name"  # a bare name: whichever registry has it
+    FACTORY = "factory"
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A parsed specification: ``name`` is the text without the registry prefix, ``text`` what was typed."""
+
+    kind: Kind
+    name: str
+    text: str
+
+    @property
+    def suffix(self) -> str:
+        """The lower-case file suffix (empty for names)."""
+        return os.path.splitext(self.name)[1].lower() if self.kind is Kind.FILE else ""
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the name holds a wildcard (``*`` or ``?``)."""
+        return "*" in self.name or "?" in self.name
+
+
+def parse_spec(text: str) -> ModelSpec:
+    """Split a model specification into its kind and its name.
+
+    Raises :class:`UsageError` where the text fits no form.
+
+    >>> parse_spec("timm:resnet18.a1_in1k").kind.value, parse_spec("net.onnx").kind.value
+    ('timm', 'file')
+    """
+    stripped = text.strip()
+    if not stripped:
+        raise UsageError(
+            "the model specification is empty: name a file, a model such as resnet50, or package.module:factory"
+        )
+    prefix, colon, rest = stripped.partition(":")
+    if colon and prefix in _REGISTRIES:
+        if not rest:
+            raise UsageError(f"{text!r} names no model after {prefix}:; try `lipaudit list '{prefix}:*'`")
+        return ModelSpec(Kind(prefix), rest, text)
+    separators = {"/", os.sep, os.altsep or "/"}
+    is_path = any(s in stripped for s in separators) or stripped in (".", "..")
+    if is_path or stripped.lower().endswith(FILE_SUFFIXES):
+        return ModelSpec(Kind.FILE, stripped, text)
+    if colon:
+        if _DOTTED.fullmatch(prefix) and _DOTTED.fullmatch(rest):
+            return ModelSpec(Kind.FACTORY, stripped, text)
+        raise UsageError(
+            f"{text!r} is neither a registry name (torchvision:NAME, timm:NAME) nor a Python factory (package.module:factory)"
+        )
+    return ModelSpec(Kind.NAME, stripped, text)
+
+
+def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read an input size: ``224``, ``3x224x224``, ``1,3,224,224``, or any of them after ``name:``.
+
+    Returns the input's name (empty for the only input) and the sizes as typed.
+    Raises :class:`UsageError` for anything else.
+
+    >>> parse_input("224"), parse_input("image:1,3,32,32")
+    (('', (224,)), ('image', (1, 3, 32, 32)))
+    """
+    name, _, sizes = text.rpartition(":")
+    parts = re.split(r"[,xX×]", sizes.replace(" ", ""))
+    if not all(re.fullmatch(r"[0-9]+", part) and int(part) > 0 for part in parts):
+        raise UsageError(
+            f"cannot read the input size {text!r}: write 224, 3x224x224 or 1,3,224,224, with NAME: in front where a model "
+            "has several inputs"
+        )
+    return name.strip(), tuple(int(part) for part in parts)

@@ -1,0 +1,144 @@
+"""Timm's registry: architectures, pretrained tags, input sizes and normalisation from the pretrained configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+from torch import nn
+
+from lipaudit.errors import UsageError, WeightsUnavailableError
+from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
+from lipaudit.frontends.loaded import LoadedModel, Preprocessing
+from lipaudit.frontends.shapes import Shape, input_names, resolve_shapes
+
+
+def names(tags: bool = False) -> list[str]:
+    """Every architecture, sorted; with ``tags`` every pretrained name ``architecture.tag`` instead."""
+    import timm
+
+    return sorted(timm.list_models(pretrained=True, include_tags=True) if tags else timm.list_models())
+
+
+def load_timm(
+    name: str,
+    *,
+    spec: str,
+    input_shapes: Mapping[str, Shape] | None = None,
+    weights: str | None = None,
+) -> LoadedModel:
+    """Build a known architecture, with the weights of its tag (or of its default tag).
+
+    ``weights`` is None (pretrained), ``random`` (seed 0) or a state dict file. Raises :class:`UsageError` for an unknown
+    tag and :class:`WeightsUnavailableError` where the architecture has no weights or they cannot be fetched.
+    """
+    _check_tag(name)
+    notes: tuple[str, ...] = ()
+    dtype = torch.float32
+    if weights is None:
+        _check_reachable(name, spec)
+        module = _build(name, spec, pretrained=True)
+        origin = str(_configuration(module).get("tag") or "pretrained")
+    else:
+        module = _build(name, spec, pretrained=False)
+        origin = weights
+        if weights == "random":
+            notes = ("The weights are random (seed 0): the figures describe the architecture, not a trained network.",)
+        else:
+            dtype = apply_state_dict(module, read_state_dict(weights), weights, name)
+    module.eval()
+    configuration = _configuration(module)
+    size = configuration.get("input_size")
+    default = (1, *size) if size else None
+    preprocessing = None
+    if weights != "random" and configuration.get("mean") and configuration.get("std"):
+        preprocessing = Preprocessing(tuple(configuration["mean"]), tuple(configuration["std"]))
+    argument = input_names(module)[0]
+    return LoadedModel(
+        module=module,
+        spec=spec,
+        source="timm",
+        input_shapes=resolve_shapes(input_shapes, {argument: default}),
+        input_dtypes={argument: dtype},
+        preprocessing=preprocessing,
+        weights=origin,
+        notes=notes,
+    )
+
+
+def _configuration(module: nn.Module) -> dict[str, Any]:
+    configuration = getattr(module, "pretrained_cfg", None) or {}
+    return dict(configuration)
+
+
+def has(architecture: str) -> bool:
+    """Whether timm can build the architecture (names that it only keeps for old callers included)."""
+    import timm
+
+    return bool(timm.is_model(architecture))
+
+
+def _check_tag(name: str) -> None:
+    import timm
+
+    try:
+        timm.get_pretrained_cfg(name)
+    except RuntimeError as error:  # raised for exactly one reason: an unknown tag of a known architecture
+        architecture, _, tag = name.partition(".")
+        known = [n.partition(".")[2] for n in timm.list_models(f"{architecture}.*", include_tags=True)]
+        raise UsageError(
+            f"{architecture} has no pretrained tag {tag!r}; it has {', '.join(t for t in known if t) or 'none'}"
+        ) from error
+
+
+def _build(name: str, spec: str, pretrained: bool) -> nn.Module:
+    """Timm checks, fetches and caches through huggingface_hub; anything printed goes to stderr."""
+    import timm
+
+    with contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            module: nn.Module = timm.create_model(name, pretrained=pretrained)
+        except (OSError, RuntimeError) as error:
+            if not pretrained:
+                raise
+            raise _unavailable(spec, str(error)) from error
+    return module
+
+
+def _check_reachable(name: str, spec: str) -> None:
+    """Fail at once where the hub's name does not resolve and the weights are not cached; its own retries take a minute."""
+    import timm
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    configuration = timm.get_pretrained_cfg(name)
+    repository = getattr(configuration, "hf_hub_id", None)
+    if configuration is None or not (repository or configuration.url or configuration.file):
+        raise _unavailable(spec, "timm publishes none for this architecture")
+    if repository is None or constants.HF_HUB_OFFLINE:
+        return
+    files = (
+        [configuration.hf_hub_filename] if configuration.hf_hub_filename else ["model.safetensors", "pytorch_model.bin"]
+    )
+    if any(isinstance(try_to_load_from_cache(repository, file), str) for file in files):
+        return
+    if any(os.environ.get(v) for v in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return
+    host = urlsplit(constants.ENDPOINT).hostname or ""
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError as error:
+        raise _unavailable(spec, f"{host} cannot be reached: {error}") from error
+
+
+def _unavailable(spec: str, reason: str) -> WeightsUnavailableError:
+    return WeightsUnavailableError(
+        f"the pretrained weights of {spec} cannot be fetched ({reason}): connect to the internet, or give --weights FILE "
+        "with a state dict, or --weights random for the structure alone"
+    )
