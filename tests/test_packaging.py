@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import lipaudit
+from lipaudit.cli import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,6 +87,21 @@ def test_readme_names_only_files_that_exist():
     named = re.findall(r"\bsample_models/[\w.]+\w", README) + re.findall(r"\]\(([^)#:]+)\)", README)
     assert len(named) >= 5
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_readme_shows_only_options_that_the_command_has():
+    lines = re.findall(r"^(?:.*&& \.venv/bin/)?lipaudit ([^#\n]*)", README, flags=re.MULTILINE)
+    used = {word for line in lines for word in line.split() if word.startswith("-")}
+    known = {name for parameter in cli.commands["audit"].params for name in parameter.opts} | {"--help"}
+    assert "--max-log10-bound" in used
+    assert used <= known
+
+
+def test_readme_python_example_runs(monkeypatch, capsys):
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(compile(example, "README.md", "exec"), {})
+    assert "conv2d" in capsys.readouterr().out
 
 
 def test_the_changelog_has_an_entry_for_this_version():
