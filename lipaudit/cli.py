@@ -245,7 +245,7 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
 
         names = list(list_models(pattern))
     if not names:
-        raise ModelNotFoundError(f"no model name matches {pattern!r}; try a wildcard, as in '*{pattern.strip('*')}*'")
+        raise ModelNotFoundError(f"no model name of torchvision or timm matches {pattern!r}; try a shorter pattern")
     _emit("\n".join(names))
     return 0
 
@@ -274,14 +274,14 @@ class _Progress:
         if self.bar is None:
             self.bar = click.progressbar(
                 length=total,
-                label=shorten_end(printable(self.label), 20),
+                label=shorten_end(printable(self.label), 18),
                 file=sys.stderr,
-                width=16,
+                width=12,
                 show_pos=True,
                 item_show_func=lambda item: item,
             )
         self.bar.length = total
-        self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 20)[0])
+        self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 18)[0])
 
     def finish(self) -> None:
         if self.bar is not None:
