@@ -1,0 +1,311 @@
+"""ONNX operators that move, select, repeat or reduce entries. All shapes are static here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from lipaudit.frontends.onnx.geometry import torch_pads
+from lipaudit.frontends.onnx.operators import NodeView, all_operands, converter, first_operand
+
+
+def _reshape(node: NodeView, shape: tuple[int, ...]) -> nn.Module:
+    return first_operand(node, lambda x: x.reshape(shape))
+
+
+@converter("Reshape")
+def reshape(node: NodeView) -> nn.Module:
+    """0 keeps a size (unless ``allowzero``), -1 takes what is left."""
+    wanted, shape = node.ints(1, "shape"), node.shape()
+    if wanted is None:
+        node.fail("it has no shape")
+    if not node.attr("allowzero", 0):
+        wanted = [shape[i] if size == 0 else size for i, size in enumerate(wanted)]
+    if -1 in wanted:
+        rest = math.prod(size for size in wanted if size != -1)
+        wanted[wanted.index(-1)] = math.prod(shape) // rest if rest else 0
+    if math.prod(wanted) != math.prod(shape):
+        node.fail(f"the shape {list(shape)} cannot become {wanted}; the file fixes sizes for another input")
+    return _reshape(node, tuple(wanted))
+
+
+@converter("Flatten")
+def flatten(node: NodeView) -> nn.Module:
+    """To two axes, split before ``axis``."""
+    shape = node.shape()
+    axis = node.axis("axis", 1)
+    return _reshape(node, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+@converter("Squeeze")
+def squeeze(node: NodeView) -> nn.Module:
+    """Drop axes of size 1."""
+    shape, axes = node.shape(), node.ints(1, "axes")
+    dropped = {a % len(shape) for a in axes} if axes is not None else {i for i, s in enumerate(shape) if s == 1}
+    if any(shape[a] != 1 for a in dropped):
+        node.fail(f"the axes {sorted(dropped)} of {list(shape)} are not all of size 1")
+    return _reshape(node, tuple(s for i, s in enumerate(shape) if i not in dropped))
+
+
+@converter("Unsqueeze")
+def unsqueeze(node: NodeView) -> nn.Module:
+    """Insert axes of size 1."""
+    shape, axes = list(node.shape()), node.ints(1, "axes") or []
+    rank = len(shape) + len(axes)
+    for axis in sorted(a % rank for a in axes):
+        shape.insert(axis, 1)
+    return _reshape(node, tuple(shape))
+
+
+@converter("Transpose")
+def transpose(node: NodeView) -> nn.Module:
+    """Permute the axes (reversed by default)."""
+    order = tuple(node.attr("perm", list(reversed(range(len(node.shape()))))))
+    return first_operand(node, lambda x: x.permute(order))
+
+
+@converter("Concat")
+def concat(node: NodeView) -> nn.Module:
+    """Join along an axis."""
+    axis = node.axis("axis", 0)
+    return all_operands(node, lambda *parts: torch.cat(parts, dim=axis))
+
+
+@converter("Split")
+def split(node: NodeView) -> nn.Module:
+    """Into stated sizes, or into as many equal parts as there are outputs (the last one smaller)."""
+    axis, count = node.axis("axis", 0), len(node.proto.output)
+    size = node.shape()[axis]
+    sizes = node.ints(1, "split")
+    if sizes is None:
+        part = -(-size // count)
+        sizes = [min(part, size - i * part) for i in range(count)]
+    return first_operand(node, lambda x: torch.split(x, sizes, dim=axis))
+
+
+@converter("Slice")
+def slice_(node: NodeView) -> nn.Module:
+    """Ranges along axes; a negative step picks entries by index."""
+    shape = node.shape()
+    starts, ends = node.ints(1, "starts"), node.ints(2, "ends")
+    if starts is None or ends is None:
+        node.fail("it has no limits")
+    axes = node.ints(3, "axes") or list(range(len(starts)))
+    steps = node.ints(4) or [1] * len(starts)
+    cuts = [slice(None)] * len(shape)
+    reversals: list[tuple[int, torch.Tensor]] = []
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        position = axis % len(shape)
+        first, last, stride = slice(start, end, step).indices(shape[position])
+        if stride > 0:
+            cuts[position] = slice(first, max(first, last), stride)
+        else:
+            reversals.append((position, torch.tensor(list(range(first, last, stride)), dtype=torch.int64)))
+
+    axes_reversed = [axis for axis, _ in reversals]
+
+    def cut(x: torch.Tensor, *indices: torch.Tensor) -> torch.Tensor:
+        x = x[tuple(cuts)] if any(c != slice(None) for c in cuts) else x
+        for axis, index in zip(axes_reversed, indices, strict=True):
+            x = x.index_select(axis, index)
+        return x
+
+    return first_operand(node, cut, *(index for _, index in reversals))
+
+
+@converter("Gather")
+def gather(node: NodeView) -> nn.Module:
+    """Entries along one axis by constant indices; consecutive ones are a slice."""
+    if not node.is_constant(1):
+        node.fail("its indices depend on the network's input")
+    if node.is_constant(0):
+        node.fail("it reads a table")
+    axis, shape = node.axis("axis", 0), node.shape()
+    array = node.constant(1).astype(np.int64)
+    array = np.where(array < 0, array + shape[axis], array)
+    if array.size and (array.min() < 0 or array.max() >= shape[axis]):
+        node.fail(f"an index lies outside the axis of size {shape[axis]}")
+    if array.ndim == 0:
+        return first_operand(node, partial(torch.select, dim=axis, index=int(array)))
+    flat = array.reshape(-1)
+    target = (*shape[:axis], *array.shape, *shape[axis + 1 :])
+    if flat.size and np.array_equal(flat, np.arange(flat[0], flat[0] + flat.size)):
+        start, length = int(flat[0]), int(flat.size)
+        return first_operand(node, lambda x: x.narrow(axis, start, length).reshape(target))
+    indices = torch.from_numpy(flat.copy())
+    if array.ndim == 1:
+        return first_operand(node, lambda x, index: x.index_select(axis, index), indices)
+    return first_operand(node, lambda x, index: x.index_select(axis, index).reshape(target), indices)
+
+
+@converter("GatherElements")
+def gather_elements(node: NodeView) -> nn.Module:
+    """One index per output entry."""
+    axis = node.axis("axis", 0)
+    indices = node.tensor(1)
+    indices = torch.where(indices < 0, indices + node.shape()[axis], indices)
+    return first_operand(node, lambda x, index: torch.gather(x, axis, index), indices)
+
+
+@converter("Expand")
+def expand(node: NodeView) -> nn.Module:
+    """Broadcast in both directions."""
+    target = tuple(np.broadcast_shapes(node.shape(), tuple(node.ints(1) or ())))
+    return first_operand(node, lambda x: x.expand(target))
+
+
+@converter("Tile")
+def tile(node: NodeView) -> nn.Module:
+    """Repeat along each axis."""
+    repeats = node.ints(1) or []
+    return first_operand(node, lambda x: x.repeat(repeats))
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+
+
+@converter("Pad")
+def pad(node: NodeView) -> nn.Module:
+    """Constant padding by torch; the other modes as a selection of entries, axis by axis."""
+    shape = node.shape()
+    rank = len(shape)
+    pads = node.ints(1, "pads")
+    mode = node.attr("mode", "constant")
+    if pads is None or mode not in _PAD_MODES:
+        node.fail(f"the mode {mode!r} is not supported")
+    axes = node.ints(3) if node.opset >= 18 else None
+    begin, end = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes if axes is not None else range(rank)):
+        begin[axis % rank], end[axis % rank] = pads[i], pads[i + len(pads) // 2]
+    if mode == "constant":
+        fill = node.constant(2).item() if node.has(2) else node.attr("value", 0.0)
+        return first_operand(node, lambda x: F.pad(x, torch_pads(begin, end), value=fill))
+    torch_mode = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}[mode]
+    spatial = rank - 2
+    if spatial in (1, 2, 3) and not any((*begin[:2], *end[:2])) and min(*begin, *end) >= 0:
+        return first_operand(node, lambda x: F.pad(x, torch_pads(begin[2:], end[2:]), mode=torch_mode))
+    if min(*begin, *end) < 0:
+        node.fail(f"negative pads in mode {mode!r} are not supported")
+    selections = [
+        (axis, torch.from_numpy(np.pad(np.arange(shape[axis]), (begin[axis], end[axis]), mode=mode)))
+        for axis in range(rank)
+        if begin[axis] or end[axis]
+    ]
+
+    padded = [axis for axis, _ in selections]
+
+    def select(x: torch.Tensor, *indices: torch.Tensor) -> torch.Tensor:
+        for axis, index in zip(padded, indices, strict=True):
+            x = x.index_select(axis, index)
+        return x
+
+    return first_operand(node, select, *(index for _, index in selections))
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: NodeView) -> nn.Module:
+    """Blocks of channels to pixels: column-row-depth order is torch's pixel shuffle."""
+    block = int(node.attr("blocksize"))
+    n, c, h, w = node.shape()
+    if node.attr("mode", "DCR") == "CRD":
+        return nn.PixelShuffle(block)
+    inner, out = (n, block, block, c // block**2, h, w), (n, c // block**2, h * block, w * block)
+    return first_operand(node, lambda x: x.reshape(inner).permute(0, 3, 4, 1, 5, 2).reshape(out))
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: NodeView) -> nn.Module:
+    """Blocks of pixels to channels, block position first."""
+    block = int(node.attr("blocksize"))
+    n, c, h, w = node.shape()
+    inner, out = (n, c, h // block, block, w // block, block), (n, c * block**2, h // block, w // block)
+    return first_operand(node, lambda x: x.reshape(inner).permute(0, 3, 5, 1, 2, 4).reshape(out))
+
+
+@converter("Trilu")
+def triangle(node: NodeView) -> nn.Module:
+    """Upper or lower triangle of the last two axes."""
+    offset = int(node.constant(1).item()) if node.has(1) else 0
+    return first_operand(node, partial(torch.triu if node.attr("upper", 1) else torch.tril, diagonal=offset))
+
+
+@converter("TopK")
+def top_k(node: NodeView) -> nn.Module:
+    """The k largest or smallest along an axis, with their indices."""
+    count = int(node.constant(1).item())
+    axis, largest, ordered = node.axis("axis", -1), bool(node.attr("largest", 1)), bool(node.attr("sorted", 1))
+    return first_operand(node, lambda x: tuple(torch.topk(x, count, dim=axis, largest=largest, sorted=ordered)))
+
+
+@converter("CumSum")
+def cumulative_sum(node: NodeView) -> nn.Module:
+    """Running sum along an axis."""
+    if node.attr("exclusive", 0) or node.attr("reverse", 0):
+        node.fail("exclusive and reverse running sums are not supported")
+    axis = int(node.constant(1).item())
+    return first_operand(node, lambda x: torch.cumsum(x, dim=axis))
+
+
+def _reduction(name: str, axes: tuple[int, ...], keep: bool) -> Callable[[torch.Tensor], Any]:
+    def norm(order: float) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: torch.linalg.vector_norm(x, ord=order, dim=axes, keepdim=keep)
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        for axis in sorted(axes, reverse=True):
+            x = torch.prod(x, dim=axis, keepdim=keep)
+        return x
+
+    table: dict[str, Callable[[torch.Tensor], Any]] = {
+        "ReduceMean": lambda x: torch.mean(x, dim=axes, keepdim=keep),
+        "ReduceSum": lambda x: torch.sum(x, dim=axes, keepdim=keep),
+        "ReduceMax": lambda x: torch.amax(x, dim=axes, keepdim=keep),
+        "ReduceMin": lambda x: torch.amin(x, dim=axes, keepdim=keep),
+        "ReduceL1": norm(1),
+        "ReduceL2": norm(2),
+        "ReduceSumSquare": lambda x: torch.sum(x * x, dim=axes, keepdim=keep),
+        "ReduceLogSum": lambda x: torch.log(torch.sum(x, dim=axes, keepdim=keep)),
+        "ReduceLogSumExp": lambda x: torch.logsumexp(x, dim=axes, keepdim=keep),
+        "ReduceProd": product,
+    }
+    return table[name]
+
+
+@converter(
+    "ReduceMean",
+    "ReduceSum",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceProd",
+)
+def reduction(node: NodeView) -> nn.Module:
+    """Over the stated axes, or over all of them."""
+    rank = len(node.shape())
+    axes = node.ints(1, "axes")
+    if not axes:
+        if node.attr("noop_with_empty_axes", 0):
+            node.fail("an empty list of axes that means no reduction is not supported")
+        axes = list(range(rank))
+    positions = tuple(sorted(a % rank for a in axes))
+    return first_operand(node, _reduction(node.op, positions, bool(node.attr("keepdims", 1))))
+
+
+@converter("ArgMax", "ArgMin")
+def extremum_position(node: NodeView) -> nn.Module:
+    """Index of the largest or smallest entry along an axis."""
+    if node.attr("select_last_index", 0):
+        node.fail("select_last_index is not supported")
+    function = torch.argmax if node.op == "ArgMax" else torch.argmin
+    axis, keep = node.axis("axis", 0), bool(node.attr("keepdims", 1))
+    return first_operand(node, lambda x: function(x, dim=axis, keepdim=keep))

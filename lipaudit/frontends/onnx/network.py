@@ -1,0 +1,206 @@
+"""An ONNX graph as a torch module: one child per node that computes something of the input.
+
+The walk over the graph carries an example of every tensor, so that shapes are known and whatever depends on shapes or
+weights alone is folded into constants on the way. Batch normalisations stay nodes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import nn
+
+from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.onnx.fallback import fallback_converter
+from lipaudit.frontends.onnx.fold import evaluate, is_random, shape_constant
+from lipaudit.frontends.onnx.operators import NodeView, UnsupportedOperatorError, Value, find_converter
+
+
+@dataclass(frozen=True)
+class Step:
+    """Call the child ``module`` on named values, name its outputs, forget values that nothing reads any more."""
+
+    module: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    release: tuple[str, ...] = ()
+
+
+class OnnxNetwork(nn.Module):
+    """Runs its steps in order. Takes the graph's inputs and returns its outputs (a tuple where there are several)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Evaluate the graph."""
+        values = dict(zip(self.inputs, inputs, strict=True))
+        for step in self.steps:
+            result = self.get_submodule(step.module)(*(values[name] for name in step.inputs))
+            results = result if isinstance(result, tuple) else (result,)
+            values.update(zip(step.outputs, results, strict=False))
+            for name in step.release:
+                values.pop(name, None)
+        found = tuple(values[name] if name in values else getattr(self, name) for name in self.outputs)
+        return found[0] if len(found) == 1 else found
+
+
+@dataclass(eq=False)
+class _Builder:
+    opsets: dict[str, int]
+    needed: set[str]
+    network: OnnxNetwork = field(default_factory=OnnxNetwork)
+    values: dict[str, Value] = field(default_factory=dict)
+    node_names: dict[str, str] = field(default_factory=dict)
+
+    def add_graph(self, graph: onnx.GraphProto) -> None:
+        for initializer in graph.initializer:
+            self.values[initializer.name] = Value(initializer.name, constant=_array(initializer))
+        if graph.sparse_initializer:
+            raise ModelLoadError("the ONNX graph has sparse initialisers, which are not supported: store them dense")
+        for node in graph.node:
+            self.add_node(node)
+
+    def add_node(self, proto: onnx.NodeProto) -> None:
+        view = NodeView(proto, self.opsets.get(proto.domain or "", 0), tuple(self._operands(proto)))
+        data = [v for v in view.operands if v is not None and v.constant is None]
+        if proto.op_type in ("Shape", "Size") and not proto.domain:
+            self.values[proto.output[0]] = Value(proto.output[0], constant=shape_constant(view))
+        elif proto.op_type == "If" and not proto.domain:
+            self._inline_branch(view)
+        elif is_random(proto):
+            view.fail("its output is random, so that the network is not a function of its input")
+        elif not data and not _outer_names(proto):
+            for name, array in zip(proto.output, evaluate(view, self.opsets), strict=False):
+                self.values[name] = Value(name, constant=array)
+        elif proto.op_type in ("Identity", "Dropout") and not proto.domain:
+            self._pass_on(view)
+        else:
+            self._convert(view, data)
+
+    def _operands(self, proto: onnx.NodeProto) -> Iterable[Value | None]:
+        for name in proto.input:
+            if name and name not in self.values:
+                raise ModelLoadError(
+                    f"the ONNX node {proto.name or proto.op_type!r} reads {name!r}, which nothing before it computes: the "
+                    "file is damaged or not sorted"
+                )
+            yield self.values[name] if name else None
+
+    def _pass_on(self, view: NodeView) -> None:
+        """Identity, and dropout as evaluation runs it."""
+        if view.op == "Dropout" and view.has(2) and bool(view.constant(2).any()):
+            view.fail("dropout is in training mode; export the model in evaluation mode")
+        if any(name in self.needed for name in view.proto.output[1:]):
+            view.fail("the mask of dropout is used")
+        self.values[view.proto.output[0]] = view.value(0)
+
+    def _inline_branch(self, view: NodeView) -> None:
+        if not view.is_constant(0):
+            view.fail("its condition depends on the network's input")
+        branch = view.attr("then_branch" if bool(view.constant(0).item()) else "else_branch")
+        self.add_graph(branch)
+        for name, inner in zip(view.proto.output, branch.output, strict=True):
+            self.values[name] = self.values[inner.name]
+
+    def _convert(self, view: NodeView, data: list[Value]) -> None:
+        convert = find_converter(view.proto) or fallback_converter(view)
+        module = convert(view).eval()
+        name = _child_name(self.network, view.proto)
+        self.network.add_module(name, module)
+        self.node_names[name] = view.proto.name or view.proto.output[0]
+        outputs = tuple(view.proto.output)
+        try:
+            result = module(*(v.example for v in data))
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            shapes = ", ".join(str(list(v.shape)) for v in data)
+            raise ModelLoadError(
+                f"the ONNX operator {view.label} does not accept its inputs of shape {shapes}: {str(error).splitlines()[0]}; "
+                "check --input"
+            ) from error
+        results = result if isinstance(result, tuple) else (result,)
+        missing = [o for o in outputs[len(results) :] if o in self.needed]
+        if missing:
+            view.fail(f"its output {missing[0]!r} is used, which the conversion does not compute")
+        for output, tensor in zip(outputs, results, strict=False):
+            self.values[output] = Value(output, example=tensor)
+        self.network.steps.append(Step(name, tuple(v.name for v in data), outputs))
+
+
+def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) -> tuple[OnnxNetwork, dict[str, str]]:
+    """The network of an ONNX model and the map from its children to the names of the ONNX nodes.
+
+    ``examples`` holds one tensor per graph input; their shapes are the only ones that the result accepts.
+    Raises :class:`UnsupportedOperatorError` naming the operator and the node.
+    """
+    graph = model.graph
+    opsets = {o.domain.removeprefix("ai.onnx") if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    builder = _Builder(opsets, _read_names(graph))
+    for name, example in examples.items():
+        builder.values[name] = Value(name, example=example)
+    with torch.no_grad():
+        builder.add_graph(graph)
+    network = builder.network
+    network.inputs = list(examples)
+    for output in graph.output:
+        value = builder.values.get(output.name)
+        if value is None:
+            raise ModelLoadError(f"nothing in the ONNX graph computes its output {output.name!r}: the file is damaged")
+        if value.constant is not None:
+            name = f"constant_output_{len(network.outputs)}"
+            network.register_buffer(name, value.tensor)
+            network.outputs.append(name)
+        else:
+            network.outputs.append(value.name)
+    network.steps = _with_releases(network.steps, set(network.outputs))
+    return network.eval(), builder.node_names
+
+
+def _with_releases(steps: list[Step], kept: set[str]) -> list[Step]:
+    seen = set(kept)
+    result = []
+    for step in reversed(steps):
+        free = tuple(n for n in dict.fromkeys((*step.inputs, *step.outputs)) if n and n not in seen)
+        seen.update(step.inputs)
+        result.append(Step(step.module, step.inputs, step.outputs, free))
+    return result[::-1]
+
+
+def _read_names(graph: onnx.GraphProto) -> set[str]:
+    names = {output.name for output in graph.output}
+    for node in graph.node:
+        names.update(node.input)
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                names |= _read_names(attribute.g)
+    return names
+
+
+def _outer_names(proto: onnx.NodeProto) -> bool:
+    """Whether the node holds subgraphs, which may read values from outside."""
+    return any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in proto.attribute)
+
+
+def _array(initializer: onnx.TensorProto):  # type: ignore[no-untyped-def]
+    try:
+        return numpy_helper.to_array(initializer)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelLoadError(f"the ONNX initialiser {initializer.name!r} cannot be read ({error}): the file is truncated") from error
+
+
+def _child_name(network: nn.Module, proto: onnx.NodeProto) -> str:
+    base = (proto.name or proto.op_type).strip("/").replace(".", "_") or proto.op_type
+    name, count = base, 1
+    while hasattr(network, name):
+        name, count = f"{base}_{count}", count + 1
+    return name
+
+
+__all__ = ["OnnxNetwork", "Step", "UnsupportedOperatorError", "build_network"]

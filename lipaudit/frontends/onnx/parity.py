@@ -1,0 +1,122 @@
+"""Comparison of a converted network with an independent implementation of ONNX on random inputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import torch
+from torch import nn
+
+from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.onnx.inputs import GraphInput
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Run: TypeAlias = Callable[[Mapping[str, Array]], list[Array]]
+TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+_SCALES = (1.0, 10.0)  # the larger one reaches the flat parts of activations
+_NOISE_FACTOR = 10.0
+
+
+def reference(path: Path, model: onnx.ModelProto) -> tuple[Run, str]:
+    """An evaluator of the file as it is, and its name.
+
+    Onnxruntime where it is installed and knows the file, else ONNX's own reference implementation.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        return _onnx_reference(model)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception:  # its operators and opsets end earlier than ONNX's own; the other implementation then decides
+        return _onnx_reference(model)
+    return (lambda feeds: list(session.run(None, dict(feeds)))), f"onnxruntime {onnxruntime.__version__}"
+
+
+def _onnx_reference(model: onnx.ModelProto) -> tuple[Run, str]:
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        evaluator = ReferenceEvaluator(model)
+    except Exception as error:
+        raise ModelLoadError(f"ONNX's reference implementation does not accept the file ({error})") from error
+    return (lambda feeds: list(evaluator.run(None, dict(feeds)))), f"the reference implementation of onnx {onnx.__version__}"
+
+
+def check_parity(
+    module: nn.Module, inputs: list[GraphInput], shapes: Mapping[str, tuple[int, ...]], run: Run, judge: str
+) -> None:
+    """Raise :class:`ModelLoadError` unless the network agrees with the reference on random inputs.
+
+    The largest difference must stay below 1e-4 of the largest output (more for half precision), plus ten times what
+    rounding to the file's precision alone does to the network's own output. A file that fixes a batch of n gets n different
+    samples, and every row of its outputs must be what the network makes of that sample alone.
+    """
+    generator = np.random.default_rng(0)
+    batch = max(i.batch for i in inputs)
+    tolerance = max(TOLERANCE[i.dtype] for i in inputs)
+    for scale in _SCALES:
+        samples: list[torch.Tensor] = []
+        for entry in inputs:
+            shape = (batch, *shapes[entry.name][1:]) if batch > 1 else shapes[entry.name]
+            array = (generator.standard_normal(shape) * scale).astype(np.float32)
+            samples.append(torch.from_numpy(array).to(entry.dtype))
+        feeds = {entry.name: _numpy(sample) for entry, sample in zip(inputs, samples, strict=True)}
+        try:
+            with np.errstate(all="ignore"):
+                expected = [np.asarray(output) for output in run(feeds)]
+        except Exception as error:
+            raise ModelLoadError(f"{judge} cannot run the file, so that its conversion cannot be checked: {error}") from error
+        found = _evaluate(module, samples, batch)
+        for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+            where = f"output {position}" + (f" (the file fixes a batch of {batch}: export it with 1)" if batch > 1 else "")
+            if ours.shape != theirs.shape:
+                raise ModelLoadError(f"the conversion gives {where} the shape {ours.shape}, {judge} gives {theirs.shape}")
+            gap, size = _gap(ours, theirs, where, judge)
+            allowed = tolerance * max(size, float(np.finfo(np.float32).tiny))
+            if gap > allowed and gap > allowed + _NOISE_FACTOR * _rounding(module, samples, batch, position, ours):
+                raise ModelLoadError(
+                    f"the conversion differs from {judge} in {where} by {gap:.3g}, values reach {size:.3g}: the file is not "
+                    "audited, because the bound would be that of another network"
+                )
+
+
+def _evaluate(module: nn.Module, samples: list[torch.Tensor], batch: int) -> list[Array]:
+    """The network's outputs, one sample at a time."""
+    rows = []
+    with torch.no_grad():
+        for i in range(batch):
+            result = module(*([s[i : i + 1] for s in samples] if batch > 1 else samples))
+            rows.append([_numpy(t) for t in (result if isinstance(result, tuple) else (result,))])
+    return [np.concatenate(column) if batch > 1 else column[0] for column in zip(*rows, strict=True)]
+
+
+def _rounding(module: nn.Module, samples: list[torch.Tensor], batch: int, position: int, ours: Array) -> float:
+    """How far rounding alone moves an output: the difference to the same network in float64."""
+    exact = _evaluate(copy.deepcopy(module).double(), [s.double() for s in samples], batch)[position]
+    return float(np.abs(exact - ours.astype(np.float64)).max(initial=0.0))
+
+
+def _numpy(tensor: torch.Tensor) -> Array:
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _gap(ours: Array, theirs: Array, where: str, judge: str) -> tuple[float, float]:
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    finite = np.isfinite(b)
+    if not np.array_equal(finite, np.isfinite(a)):
+        raise ModelLoadError(f"the conversion and {judge} disagree on which entries of {where} are finite")
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0)), float(np.abs(b[finite]).max(initial=0.0))
