@@ -1,0 +1,135 @@
+"""Parallel linear branches of one tensor that are summed before any non-linearity become one convolution.
+
+y = K_1 * x + K_2 * x = (K_1 + K_2) * x for kernels placed on common positions: exact, and never looser than adding the norms
+(re-parametrised blocks with 3x3, 1x1 and identity branches). A channelwise scale counts as a 1x1 kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from lipaudit.graph.linear import CONVOLUTION, SCALE, Scale
+from lipaudit.graph.node import Graph, Node, Ref
+from lipaudit.graph.rewrite import label, rebuild, uses
+from lipaudit.spectral.geometry import Convolution
+
+# Merging branches of different groups writes the kernel out without groups; not beyond this many numbers.
+DENSE_KERNEL_NUMBERS = 2**26
+
+
+def merge_branches(graph: Graph) -> Graph:
+    """Merge until no addition of two mergeable branches is left."""
+    while True:
+        merged = _merge_once(graph)
+        if merged is graph:
+            return graph
+        graph = merged
+
+
+def _merge_once(graph: Graph) -> Graph:
+    counts = uses(graph)
+    producers = {n.name: n for n in graph}
+    for node in graph:
+        if node.op != "aten.add.Tensor" or node["alpha"] != 1 or len(node.refs) != 2:
+            continue
+        left, right = (producers[ref.name] for ref in node.refs)
+        pair = _branch_pair(left, right, counts)
+        if pair is None:
+            continue
+        source, kernels, absorbed = pair
+        convolution = _sum(*kernels)
+        if convolution is None or (1, convolution.channels[1], *convolution.output_size) != node.output.shape:
+            continue
+        main = left if left.op == CONVOLUTION else right
+        merged = replace(
+            main,
+            name=node.name,
+            arguments={"input": source, **{f"{i}_{k}": v for i, b in enumerate(absorbed) for k, v in b.arguments.items() if k != "input"}},
+            payload=convolution,
+            outputs=node.outputs,
+            sources=tuple(dict.fromkeys(s for b in absorbed for s in (*b.sources, *((label(b),) if b is not main else ())))),
+        )
+        names = {b.name for b in absorbed}
+        graph = rebuild(graph, lambda n, merged=merged: merged if n.name == merged.name else None)  # type: ignore[misc]
+        return replace(graph, nodes=tuple(n for n in graph if n.name not in names))
+    return graph
+
+
+def _branch_pair(
+    left: Node, right: Node, counts: dict[str, int]
+) -> tuple[Ref, tuple[Convolution, Convolution], tuple[Node, ...]] | None:
+    """The common source and the two kernels of an addition, and the nodes that the merged one replaces."""
+    if left.op != CONVOLUTION:
+        left, right = right, left
+    if left.op != CONVOLUTION or left.payload.transposed or left.payload.padding_mode != "zeros" or counts[left.name] != 1:
+        return None
+    source = left.refs[0]
+    if right.op == CONVOLUTION:
+        if counts[right.name] != 1 or right.refs[0].name != source.name or right.name == left.name:
+            return None
+        if right.payload.transposed or right.payload.padding_mode != "zeros":
+            return None
+        return source, (left.payload, right.payload), (left, right)
+    channels = left.payload.channels[0]
+    if right.op == SCALE and right.refs[0].name == source.name and counts[right.name] == 1:
+        scale: Scale = right.payload
+        if scale.factor.numel() not in (1, channels) or (scale.factor.numel() > 1 and scale.axis != 1):
+            return None
+        return source, (left.payload, _pointwise(left.payload, scale.factor.expand(channels))), (left, right)
+    if right.name == source.name:
+        ones = torch.ones(channels, dtype=torch.float64)
+        return source, (left.payload, _pointwise(left.payload, ones)), (left,)
+    return None
+
+
+def _pointwise(like: Convolution, factor: torch.Tensor) -> Convolution:
+    d = len(like.input_size)
+    return Convolution(
+        kernel=factor.reshape(-1, *(1,) * (d + 1)).to(like.kernel.device),
+        input_size=like.input_size,
+        stride=(1,) * d,
+        padding=((0, 0),) * d,
+        dilation=(1,) * d,
+        groups=factor.numel(),
+        output_padding=(0,) * d,
+    )
+
+
+def _sum(first: Convolution, second: Convolution) -> Convolution | None:
+    same = first.stride == second.stride and first.output_size == second.output_size
+    if not same or first.channels != second.channels or first.input_size != second.input_size:
+        return None
+    groups = first.groups if first.groups == second.groups else 1
+    kernels = []
+    for c in (first, second):
+        size = c.kernel.numel() * (c.groups if groups != c.groups else 1)
+        if size > DENSE_KERNEL_NUMBERS:
+            return None
+        kernels.append(c.kernel if groups == c.groups else _without_groups(c))
+    d = len(first.input_size)
+    # tap a of an axis reads pixel s j + d a - p: place both kernels on the union of these offsets
+    low = [min(-c.padding[i][0] for c in (first, second)) for i in range(d)]
+    high = [max(c.extent[i] - 1 - c.padding[i][0] for c in (first, second)) for i in range(d)]
+    extent = [h - l + 1 for l, h in zip(low, high, strict=True)]
+    total = first.kernel.new_zeros(first.channels[1], first.channels[0] // groups, *extent)
+    for c, kernel in zip((first, second), kernels, strict=True):
+        place = tuple(
+            slice(-c.padding[i][0] - low[i], -c.padding[i][0] - low[i] + c.extent[i], c.dilation[i]) for i in range(d)
+        )
+        total[(slice(None), slice(None), *place)] += kernel
+    padding = tuple(
+        (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i]) for i in range(d)
+    )
+    return replace(first, kernel=total, padding=padding, dilation=(1,) * d, groups=groups)
+
+
+def _without_groups(convolution: Convolution) -> torch.Tensor:
+    g = convolution.groups
+    blocks = convolution.grouped_taps()
+    _, c_out, c_in, *size = blocks.shape
+    dense = blocks.new_zeros(g, c_out, g, c_in, *size)
+    index = torch.arange(g)
+    dense[index, :, index] = blocks
+    return dense.reshape(g * c_out, g * c_in, *size)

@@ -1,0 +1,274 @@
+"""Capture of a network as a graph of ATen operations by ``torch.export``.
+
+The exported program is made functional first (in-place operations read through an alias would otherwise be lost), high-level
+operations are kept. Everything that depends on weights alone is evaluated with the real tensors, with the dtype that the
+network uses, and becomes a constant of the operations that read it: the audited function is the real-arithmetic function
+defined by these constants. Operations that read only the shape of their input become constants, too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from lipaudit.errors import CaptureError, GraphError
+from lipaudit.graph.arguments import bind
+from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
+
+# Operations whose result depends on the shape and dtype of their tensor argument only.
+_SHAPE_ONLY = {
+    f"aten.{name}.default"
+    for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+}
+_ROOT = "root"
+
+
+class _Root(nn.Module):
+    """A plain module around the network: a ``GraphModule`` at the root would lose the module paths of its nodes."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.root = module
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.root(*args)
+
+
+def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
+    """The functional ATen graph of ``module`` in eval mode on inputs of the given shapes (batch axis of 1 included).
+
+    Nothing is computed on the data path; the module is left as it was found (mode, hooks, gradients).
+
+    Raises:
+        CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent control flow).
+    """
+    sizes: dict[str, list[tuple[int, ...]]] = {}
+    with _eval_mode(module), _record_sizes(module, sizes), torch.no_grad():
+        try:
+            program = torch.export.export(_Root(module), tuple(inputs.values()), strict=False)
+            program = program.run_decompositions({})
+        except Exception as error:
+            shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
+            reason = str(error).strip().splitlines()
+            raise CaptureError(
+                f"the network cannot be captured on inputs {shapes}: {type(error).__name__}: "
+                f"{reason[0] if reason else 'no message'}; check the input size (--input), or report the model"
+            ) from error
+        return _Reader(program, tuple(inputs)).graph(sizes)
+
+
+@contextmanager
+def _eval_mode(module: nn.Module) -> Iterator[None]:
+    modes = {m: m.training for m in module.modules()}
+    try:
+        module.eval()
+        yield
+    finally:
+        for m, training in modes.items():
+            m.training = training
+
+
+@contextmanager
+def _record_sizes(module: nn.Module, sizes: dict[str, list[tuple[int, ...]]]) -> Iterator[None]:
+    """Forward hooks that note the shape of every module's first tensor input while the network is traced."""
+
+    def hook(name: str) -> Callable[..., None]:
+        def record(_module: nn.Module, args: tuple[Any, ...], _output: Any) -> None:
+            first = next((a for a in args if isinstance(a, torch.Tensor)), None)
+            if first is not None:
+                sizes.setdefault(name, []).append(tuple(int(n) for n in first.shape))
+
+        return record
+
+    handles = [m.register_forward_hook(hook(name)) for name, m in module.named_modules() if name]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Reader:
+    """Walks the exported graph once and separates what depends on the input from what does not."""
+
+    def __init__(self, program: torch.export.ExportedProgram, input_names: tuple[str, ...]) -> None:
+        self.program = program
+        self.input_names = input_names
+        # per exported node: Ref, tuple of Refs (several outputs), Constant, tuple of Constants, or a literal
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.nodes: list[Node] = []
+
+    def graph(self, sizes: Mapping[str, list[tuple[int, ...]]]) -> Graph:
+        """The live part of the graph, in topological order."""
+        placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        self._placeholders(placeholders)
+        for node in self.program.graph.nodes:
+            if node.op == "call_function":
+                self.values[node] = self._call(node)
+            elif node.op == "get_attr":
+                raise CaptureError(f"the captured graph calls a subgraph ({node.target}); control flow is not supported")
+        outputs, constant_outputs = self._outputs()
+        inputs = tuple(n.name for n in self.nodes if n.op == "input")
+        live = _live(self.nodes, {*outputs, *inputs})
+        parameters = self.program.state_dict
+        trained = {s.target for s in self.program.graph_signature.input_specs if s.kind is InputKind.PARAMETER}
+        used = {name for n in live for name in _constant_names(n.arguments.values())}
+        unique = {p.data_ptr() if p.numel() else id(p): p.numel() for name, p in parameters.items() if name in trained}
+        return Graph(
+            nodes=tuple(live),
+            inputs=inputs,
+            outputs=tuple(outputs),
+            constant_outputs=constant_outputs,
+            input_sizes={name: tuple(shapes) for name, shapes in sizes.items()},
+            num_parameters=sum(unique.values()),
+            unused_parameters=tuple(sorted(_strip(str(t)) for t in trained if _strip(str(t)) not in used)),
+        )
+
+    def _placeholders(self, placeholders: list[torch.fx.Node]) -> None:
+        program = self.program
+        specs = program.graph_signature.input_specs
+        names = iter(self.input_names)
+        for node, spec in zip(placeholders, specs, strict=True):
+            if spec.kind is InputKind.USER_INPUT:
+                if isinstance(spec.arg, ConstantArgument):
+                    self.values[node] = spec.arg.value
+                    continue
+                info = _info(node.meta["val"])
+                name = next(names)
+                self.nodes.append(Node(name, "input", {}, (info,)))
+                self.values[node] = Ref(name, info)
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                target = str(spec.target)
+                source = program.constants if target in program.constants else program.state_dict
+                self.values[node] = Constant(source[target].detach(), (_strip(target),))
+            else:
+                raise CaptureError(f"the captured graph has an input of kind {spec.kind.name}, which is not supported")
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        args = torch.fx.map_arg(node.args, lambda n: self.values[n])
+        kwargs = torch.fx.map_arg(node.kwargs, lambda n: self.values[n])
+        target = node.target
+        if target is operator.getitem:
+            return self._getitem(node, *args)
+        if not isinstance(target, torch._ops.OpOverload):
+            if not list(_parts((args, kwargs), Ref)):
+                raise CaptureError(f"the captured graph calls {target}, which is not an ATen operation")
+            arguments = {str(i): _argument(a) for i, a in enumerate(args)}
+            return self._append(node, str(target), arguments)
+        op = str(target)
+        shape_only = op in _SHAPE_ONLY
+        if shape_only or not list(_parts((args, kwargs), Ref)):
+            return self._evaluate(target, args, kwargs)
+        bound = {name: _argument(value) for name, value in bind(target, args, kwargs).items()}
+        return self._append(node, op, bound)
+
+    def _append(self, node: torch.fx.Node, op: str, arguments: Mapping[str, Argument]) -> Any:
+        value = node.meta.get("val")
+        tensors = value if isinstance(value, list | tuple) else (value,)
+        outputs = tuple(_info(t) for t in tensors if isinstance(t, torch.Tensor))
+        if not outputs:
+            return None  # assertions and the like
+        self.nodes.append(Node(node.name, op, arguments, outputs, _module_path(node)))
+        if isinstance(value, torch.Tensor):
+            return Ref(node.name, outputs[0])
+        described = iter(outputs)
+        return tuple(Ref(node.name, next(described)) if isinstance(t, torch.Tensor) else None for t in tensors)
+
+    def _getitem(self, node: torch.fx.Node, source: Any, index: int) -> Any:
+        picked = source[index]
+        if not isinstance(picked, Ref):
+            return picked
+        self.nodes.append(Node(node.name, "getitem", {"self": picked, "index": index}, (picked.info,), _module_path(node)))
+        return Ref(node.name, picked.info)
+
+    def _evaluate(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+        names = tuple(dict.fromkeys(n for c in _parts((args, kwargs), Constant) for n in c.names))
+
+        def real(value: Any) -> Any:
+            if isinstance(value, Constant):
+                return value.value
+            if isinstance(value, Ref):  # only its shape is read
+                return torch.zeros(value.info.shape, dtype=value.info.dtype)
+            if isinstance(value, list | tuple):
+                return type(value)(real(v) for v in value)
+            if isinstance(value, dict):
+                return {k: real(v) for k, v in value.items()}
+            return value
+
+        result = target(*real(tuple(args)), **real(dict(kwargs)))
+
+        def wrap(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return Constant(value, names)
+            return tuple(wrap(v) for v in value) if isinstance(value, list | tuple) else value
+
+        return wrap(result)
+
+    def _outputs(self) -> tuple[list[str], int]:
+        output = next(n for n in self.program.graph.nodes if n.op == "output")
+        outputs, constants = [], 0
+        for value, spec in zip(output.args[0], self.program.graph_signature.output_specs, strict=True):
+            if spec.kind is not OutputKind.USER_OUTPUT:
+                continue  # buffers that the network updates do not reach its output
+            known = self.values.get(value) if isinstance(value, torch.fx.Node) else value
+            if isinstance(known, Ref):
+                outputs.append(known.name)
+            else:
+                constants += 1
+        return outputs, constants
+
+
+def _info(value: torch.Tensor) -> TensorInfo:
+    if any(not isinstance(n, int) for n in value.shape):
+        raise CaptureError(f"the network has a tensor of data-dependent shape {tuple(value.shape)}; it cannot be audited")
+    return TensorInfo(tuple(value.shape), value.dtype)
+
+
+def _strip(name: str) -> str:
+    return name.removeprefix(f"{_ROOT}.")
+
+
+def _module_path(node: torch.fx.Node) -> str:
+    stack = node.meta.get("nn_module_stack")
+    path = str(next(reversed(stack.values()))[0]) if stack else ""
+    return "" if path == _ROOT else _strip(path)
+
+
+def _argument(value: Any) -> Argument:
+    if isinstance(value, list | tuple):
+        return tuple(_argument(v) for v in value)
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        raise CaptureError("the network uses a data-dependent number; it cannot be audited")
+    return value  # type: ignore[no-any-return]
+
+
+def _parts(value: Any, kind: type) -> Iterator[Any]:
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _parts(part, kind)
+    elif isinstance(value, dict):
+        yield from _parts(list(value.values()), kind)
+
+
+def _constant_names(arguments: Iterable[Argument]) -> Iterator[str]:
+    for constant in _parts(list(arguments), Constant):
+        yield from constant.names
+
+
+def _live(nodes: list[Node], wanted: set[str]) -> list[Node]:
+    """The nodes that ``wanted`` depends on. The graph is functional, so nothing else can have an effect."""
+    needed = set(wanted)
+    for node in reversed(nodes):
+        if node.name in needed:
+            needed.update(ref.name for ref in node.refs)
+    if unknown := needed - {n.name for n in nodes}:
+        raise GraphError(f"the graph uses {sorted(unknown)}, which it does not compute")
+    return [n for n in nodes if n.name in needed]

@@ -1,0 +1,214 @@
+"""Recognition of the linear operations that can absorb a channelwise scale: convolutions, dense layers, scales.
+
+Biases and constant additions do not change a difference of two outputs and are ignored throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from lipaudit.graph.node import Argument, Constant, Node, Ref
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.rounding import as_float64
+
+# what recognised operations are called in a simplified graph
+CONVOLUTION, DENSE, SCALE = "lipaudit.convolution", "lipaudit.dense", "lipaudit.scale"
+CONVOLUTIONS = {
+    "aten.conv1d.default": 1,
+    "aten.conv2d.default": 2,
+    "aten.conv3d.default": 3,
+    "aten.conv1d.padding": 1,
+    "aten.conv2d.padding": 2,
+    "aten.conv3d.padding": 3,
+    "aten.conv_transpose1d.default": 1,
+    "aten.conv_transpose2d.input": 2,
+    "aten.conv_transpose3d.input": 3,
+    "aten.convolution.default": 0,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in)."""
+
+    weight: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """x -> s x along one axis. ``factor`` is (channels,), or a single entry for a uniform scale."""
+
+    factor: torch.Tensor
+    axis: int
+
+
+Linear: TypeAlias = Convolution | Dense | Scale
+
+
+def _ints(value: Argument, d: int) -> tuple[int, ...]:
+    values = tuple(value) if isinstance(value, tuple) else (value,)
+    return tuple(int(v) for v in (values * d if len(values) == 1 else values))  # type: ignore[arg-type]
+
+
+def _weight(constant: Constant) -> torch.Tensor:
+    return as_float64(constant.value, ", ".join(constant.names) or "a constant")
+
+
+def as_convolution(node: Node) -> Convolution | None:
+    """The convolution that a node computes, None if its weight depends on the input or it is another operation."""
+    if node.op not in CONVOLUTIONS:
+        return None
+    source, weight = node["input"], node["weight"]
+    if not isinstance(source, Ref) or not isinstance(weight, Constant):
+        return None
+    kernel = _weight(weight)
+    d = kernel.dim() - 2
+    transposed = "transpose" in node.op or bool(node.get("transposed"))
+    size = source.info.shape[-d:]
+    dilation = _ints(node["dilation"], d)
+    padding = node.get("padding")
+    if isinstance(padding, str):
+        totals = [(k - 1) * e if padding == "same" else 0 for k, e in zip(kernel.shape[2:], dilation, strict=True)]
+        sides = tuple((t // 2, t - t // 2) for t in totals)
+    else:
+        sides = tuple((p, p) for p in _ints(padding, d))
+    return Convolution(
+        kernel,
+        size,
+        _ints(node["stride"], d),
+        sides,
+        dilation,
+        int(node["groups"]),  # type: ignore[arg-type]
+        "zeros",
+        transposed,
+        _ints(node.get("output_padding") or 0, d) if transposed else (0,) * d,
+    )
+
+
+def as_dense(node: Node) -> Dense | None:
+    """The matrix of ``linear``, ``addmm``, ``mm`` or ``matmul`` with a constant weight acting on the last axis."""
+    match node.op:
+        case "aten.linear.default":
+            source, weight, flipped = node["input"], node["weight"], False
+        case "aten.addmm.default":
+            source, weight, flipped = node["mat1"], node["mat2"], True
+            weight = _times(weight, node["alpha"])
+            if not isinstance(node["self"], Constant):
+                return None
+        case "aten.mm.default":
+            source, weight, flipped = node["self"], node["mat2"], True
+        case "aten.matmul.default":
+            source, weight, flipped = node["self"], node["other"], True
+        case _:
+            return None
+    if not isinstance(source, Ref) or not isinstance(weight, Constant) or weight.value.dim() != 2:
+        return None
+    matrix = _weight(weight)
+    return Dense(matrix.T if flipped else matrix)
+
+
+def _times(weight: Argument, alpha: Argument) -> Argument:
+    if not isinstance(weight, Constant) or alpha == 1:
+        return weight
+    return Constant(_weight(weight) * float(alpha), weight.names)  # type: ignore[arg-type]
+
+
+def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
+    """Batch norm in eval mode, or a product with (quotient by) a constant that varies along at most one axis.
+
+    ``shape`` is that of the data-dependent operand; None where the constant enlarges it or varies along more axes.
+    """
+    if node.op in _BATCH_NORMS:
+        variance, mean, weight = node["running_var"], node["running_mean"], node["weight"]
+        if node.get("training") is True or not isinstance(variance, Constant) or not isinstance(mean, Constant):
+            return None
+        if isinstance(weight, Ref):
+            return None
+        factor = 1 / torch.sqrt(_weight(variance) + float(node["eps"]))  # type: ignore[arg-type]
+        if isinstance(weight, Constant):
+            factor = factor * _weight(weight)
+        return Scale(factor, 1)
+    if node.op not in _PRODUCTS:
+        return None
+    left, right = node["self"], node["other"]
+    divides = node.op.startswith("aten.div")
+    if isinstance(left, Ref) and not isinstance(right, Ref):
+        constant = right
+    elif isinstance(right, Ref) and not isinstance(left, Ref) and not divides:
+        constant = left
+    else:
+        return None
+    if node.get("rounding_mode") is not None:
+        return None
+    value = _weight(constant) if isinstance(constant, Constant) else torch.tensor(float(constant), dtype=torch.float64)  # type: ignore[arg-type]
+    value = 1 / value if divides else value
+    if not bool(torch.isfinite(value).all()):
+        return None  # the rule of the operation reports a division by zero
+    if value.dim() > len(shape) or torch.broadcast_shapes(value.shape, shape) != torch.Size(shape):
+        return None
+    value = value.reshape((1,) * (len(shape) - value.dim()) + tuple(value.shape))
+    wide = [axis for axis, n in enumerate(value.shape) if n > 1]
+    if len(wide) > 1:
+        return None
+    return Scale(value.flatten(), wide[0] if wide else min(1, len(shape) - 1))
+
+
+_BATCH_NORMS = {
+    "aten.batch_norm.default",
+    "aten._native_batch_norm_legit_no_training.default",
+    "aten._batch_norm_no_update.default",
+    "aten.native_batch_norm.default",
+    "aten.cudnn_batch_norm.default",
+}
+_PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
+
+
+def scale_rows(linear: Linear, scale: Scale, axis: int) -> Linear | None:
+    """The operation followed by the scale; ``axis`` is the channel axis of its output, counted from the front."""
+    if not _matches(scale, axis):
+        return None
+    if isinstance(linear, Scale):
+        if linear.axis != scale.axis and min(linear.factor.numel(), scale.factor.numel()) > 1:
+            return None
+        wider = linear if linear.factor.numel() > 1 else scale
+        return Scale(linear.factor * scale.factor, wider.axis)
+    if isinstance(linear, Dense):
+        return Dense(linear.weight * scale.factor[:, None])
+    return _scale_channels(linear, scale.factor, output=True)
+
+
+def scale_columns(linear: Linear, scale: Scale, axis: int) -> Linear | None:
+    """The operation preceded by the scale; ``axis`` is the channel axis of its input."""
+    if isinstance(linear, Scale) or not _matches(scale, axis):
+        return None
+    if isinstance(linear, Dense):
+        return Dense(linear.weight * scale.factor[None, :])
+    return _scale_channels(linear, scale.factor, output=False)
+
+
+def _matches(scale: Scale, axis: int) -> bool:
+    return scale.factor.numel() == 1 or scale.axis == axis
+
+
+def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool) -> Convolution:
+    kernel = convolution.kernel
+    g = convolution.groups
+    first_axis = output != convolution.transposed  # (c_out, c_in / g) or, transposed, (c_in, c_out / g)
+    trailing = (1,) * (kernel.dim() - 2)
+    if factor.numel() == 1:
+        return replace(convolution, kernel=kernel * factor)
+    if first_axis:
+        return replace(convolution, kernel=kernel * factor.reshape(-1, 1, *trailing))
+    per_group = factor.reshape(g, 1, -1, *trailing)
+    blocks = kernel.reshape(g, -1, *kernel.shape[1:]) * per_group
+    return replace(convolution, kernel=blocks.reshape(kernel.shape))
+
+
+def channel_axis(linear: Linear, dims: int) -> int:
+    """The axis of a tensor with ``dims`` axes that holds the channels of the operation."""
+    if isinstance(linear, Scale):
+        return linear.axis
+    return dims - 1 if isinstance(linear, Dense) else dims - 1 - len(linear.kernel_size)

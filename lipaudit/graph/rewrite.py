@@ -1,0 +1,45 @@
+"""Rebuilding a frozen graph with some nodes changed or removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from lipaudit.graph.node import Argument, Graph, Node, Ref
+
+
+def rebuild(graph: Graph, change: Callable[[Node], Node | Ref | None]) -> Graph:
+    """A graph in which every node is kept (None), replaced, or removed in favour of another node's output (a Ref).
+
+    References to removed nodes follow; ``sources`` of a removed node are not kept, callers do that.
+    """
+    moved: dict[str, Ref] = {}
+    nodes: list[Node] = []
+    for node in graph:
+        current = replace(node, arguments={k: _follow(v, moved) for k, v in node.arguments.items()})
+        changed = change(current)
+        if isinstance(changed, Ref):
+            moved[node.name] = changed
+        else:
+            nodes.append(changed or current)
+    outputs = tuple(moved[name].name if name in moved else name for name in graph.outputs)
+    return replace(graph, nodes=tuple(nodes), outputs=outputs)
+
+
+def _follow(argument: Argument, moved: dict[str, Ref]) -> Argument:
+    if isinstance(argument, Ref):
+        return moved.get(argument.name, argument)
+    if isinstance(argument, tuple):
+        return tuple(_follow(part, moved) for part in argument)
+    return argument
+
+
+def uses(graph: Graph) -> Counter[str]:
+    """How often each node's output is read, the network's own outputs included."""
+    return Counter([ref.name for node in graph for ref in node.refs] + list(graph.outputs))
+
+
+def label(node: Node) -> str:
+    """How a node is called in a list of what was folded: its module path, or its own name at the top level."""
+    return node.module or node.name
