@@ -1,7 +1,7 @@
 """Parallel linear branches of one tensor that are summed before any non-linearity become one convolution.
 
-y = K_1 * x + K_2 * x = (K_1 + K_2) * x for kernels placed on common positions: exact, and never looser than adding the norms
-(re-parametrised blocks with 3x3, 1x1 and identity branches). A channelwise scale counts as a 1x1 kernel.
+y = K_1 * x + K_2 * x = (K_1 + K_2) * x for kernels placed on common positions: exact, and never looser than adding the
+norms (re-parametrised blocks with 3x3, 1x1 and identity branches). A channelwise scale counts as a 1x1 kernel.
 """
 
 from __future__ import annotations
@@ -46,10 +46,15 @@ def _merge_once(graph: Graph) -> Graph:
         merged = replace(
             main,
             name=node.name,
-            arguments={"input": source, **{f"{i}_{k}": v for i, b in enumerate(absorbed) for k, v in b.arguments.items() if k != "input"}},
+            arguments={
+                "input": source,
+                **{f"{i}_{k}": v for i, b in enumerate(absorbed) for k, v in b.arguments.items() if k != "input"},
+            },
             payload=convolution,
             outputs=node.outputs,
-            sources=tuple(dict.fromkeys(s for b in absorbed for s in (*b.sources, *((label(b),) if b is not main else ())))),
+            sources=tuple(
+                dict.fromkeys(s for b in absorbed for s in (*b.sources, *((label(b),) if b is not main else ())))
+            ),
         )
         names = {b.name for b in absorbed}
         graph = rebuild(graph, lambda n, merged=merged: merged if n.name == merged.name else None)  # type: ignore[misc]
@@ -63,7 +68,12 @@ def _branch_pair(
     """The common source and the two kernels of an addition, and the nodes that the merged one replaces."""
     if left.op != CONVOLUTION:
         left, right = right, left
-    if left.op != CONVOLUTION or left.payload.transposed or left.payload.padding_mode != "zeros" or counts[left.name] != 1:
+    if (
+        left.op != CONVOLUTION
+        or left.payload.transposed
+        or left.payload.padding_mode != "zeros"
+        or counts[left.name] != 1
+    ):
         return None
     source = left.refs[0]
     if right.op == CONVOLUTION:
@@ -112,7 +122,7 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
     # tap a of an axis reads pixel s j + d a - p: place both kernels on the union of these offsets
     low = [min(-c.padding[i][0] for c in (first, second)) for i in range(d)]
     high = [max(c.extent[i] - 1 - c.padding[i][0] for c in (first, second)) for i in range(d)]
-    extent = [h - l + 1 for l, h in zip(low, high, strict=True)]
+    extent = [last - first + 1 for first, last in zip(low, high, strict=True)]
     total = first.kernel.new_zeros(first.channels[1], first.channels[0] // groups, *extent)
     for c, kernel in zip((first, second), kernels, strict=True):
         place = tuple(
@@ -120,7 +130,8 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
         )
         total[(slice(None), slice(None), *place)] += kernel
     padding = tuple(
-        (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i]) for i in range(d)
+        (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i])
+        for i in range(d)
     )
     return replace(first, kernel=total, padding=padding, dilation=(1,) * d, groups=groups)
 

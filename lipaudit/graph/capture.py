@@ -1,9 +1,10 @@
 """Capture of a network as a graph of ATen operations by ``torch.export``.
 
-The exported program is made functional first (in-place operations read through an alias would otherwise be lost), high-level
-operations are kept. Everything that depends on weights alone is evaluated with the real tensors, with the dtype that the
-network uses, and becomes a constant of the operations that read it: the audited function is the real-arithmetic function
-defined by these constants. Operations that read only the shape of their input become constants, too.
+The exported program is made functional first (in-place operations read through an alias would otherwise be lost),
+high-level operations are kept. Everything that depends on weights alone is evaluated with the real tensors, with the
+dtype that the network uses, and becomes a constant of the operations that read it: the audited function is the
+real-arithmetic function defined by these constants. Operations that read only the shape of their input become
+constants, too.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
 
 # Operations whose result depends on the shape and dtype of their tensor argument only.
 _SHAPE_ONLY = {
-    f"aten.{name}.default"
-    for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+    f"aten.{name}.default" for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 }
 _ROOT = "root"
 
@@ -46,7 +46,8 @@ def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     Nothing is computed on the data path; the module is left as it was found (mode, hooks, gradients).
 
     Raises:
-        CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent control flow).
+        CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
+            control flow).
     """
     sizes: dict[str, list[tuple[int, ...]]] = {}
     with _eval_mode(module), _record_sizes(module, sizes), torch.no_grad():
@@ -112,7 +113,9 @@ class _Reader:
             if node.op == "call_function":
                 self.values[node] = self._call(node)
             elif node.op == "get_attr":
-                raise CaptureError(f"the captured graph calls a subgraph ({node.target}); control flow is not supported")
+                raise CaptureError(
+                    f"the captured graph calls a subgraph ({node.target}); control flow is not supported"
+                )
         outputs, constant_outputs = self._outputs()
         inputs = tuple(n.name for n in self.nodes if n.op == "input")
         live = _live(self.nodes, {*outputs, *inputs})
@@ -155,7 +158,8 @@ class _Reader:
         kwargs = torch.fx.map_arg(node.kwargs, lambda n: self.values[n])
         target = node.target
         if target is operator.getitem:
-            return self._getitem(node, *args)
+            source, index = args
+            return self._getitem(node, source, index)
         if not isinstance(target, torch._ops.OpOverload):
             if not list(_parts((args, kwargs), Ref)):
                 raise CaptureError(f"the captured graph calls {target}, which is not an ATen operation")
@@ -180,11 +184,13 @@ class _Reader:
         described = iter(outputs)
         return tuple(Ref(node.name, next(described)) if isinstance(t, torch.Tensor) else None for t in tensors)
 
-    def _getitem(self, node: torch.fx.Node, source: Any, index: int) -> Any:
+    def _getitem(self, node: torch.fx.Node, source: Any, index: Any) -> Any:
         picked = source[index]
         if not isinstance(picked, Ref):
             return picked
-        self.nodes.append(Node(node.name, "getitem", {"self": picked, "index": index}, (picked.info,), _module_path(node)))
+        self.nodes.append(
+            Node(node.name, "getitem", {"self": picked, "index": index}, (picked.info,), _module_path(node))
+        )
         return Ref(node.name, picked.info)
 
     def _evaluate(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
@@ -226,7 +232,9 @@ class _Reader:
 
 def _info(value: torch.Tensor) -> TensorInfo:
     if any(not isinstance(n, int) for n in value.shape):
-        raise CaptureError(f"the network has a tensor of data-dependent shape {tuple(value.shape)}; it cannot be audited")
+        raise CaptureError(
+            f"the network has a tensor of data-dependent shape {tuple(value.shape)}; it cannot be audited"
+        )
     return TensorInfo(tuple(value.shape), value.dtype)
 
 

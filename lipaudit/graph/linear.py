@@ -130,7 +130,7 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
         factor = 1 / torch.sqrt(_weight(variance) + float(node["eps"]))  # type: ignore[arg-type]
         if isinstance(weight, Constant):
             factor = factor * _weight(weight)
-        return Scale(factor, 1)
+        return Scale(factor, 1) if bool(torch.isfinite(factor).all()) else None
     if node.op not in _PRODUCTS:
         return None
     left, right = node["self"], node["other"]
@@ -147,7 +147,8 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
     value = 1 / value if divides else value
     if not bool(torch.isfinite(value).all()):
         return None  # the rule of the operation reports a division by zero
-    if value.dim() > len(shape) or torch.broadcast_shapes(value.shape, shape) != torch.Size(shape):
+    pairs = zip(reversed(value.shape), reversed(shape), strict=False)
+    if value.dim() > len(shape) or any(n not in (1, size) for n, size in pairs):
         return None
     value = value.reshape((1,) * (len(shape) - value.dim()) + tuple(value.shape))
     wide = [axis for axis, n in enumerate(value.shape) if n > 1]

@@ -39,7 +39,7 @@ class Constant:
     names: tuple[str, ...] = ()
 
 
-Literal: TypeAlias = int | float | bool | str | None | torch.dtype | torch.device | torch.layout | torch.memory_format
+Literal: TypeAlias = int | float | bool | str | torch.dtype | torch.device | torch.layout | torch.memory_format | None
 Argument: TypeAlias = "Ref | Constant | Literal | tuple[Argument, ...]"
 
 
@@ -47,9 +47,11 @@ Argument: TypeAlias = "Ref | Constant | Literal | tuple[Argument, ...]"
 class Node:
     """One operation.
 
-    ``op`` is the ATen overload name (``aten.conv2d.default``), ``input`` for a network input, ``getitem`` for one output
-    of an operation that returns several, or a ``lipaudit.*`` name for what ``simplify`` put in the place of several nodes.
-    ``arguments`` are named as in the operation's schema (``input``/``self``, ``weight``, ``stride`` …) with defaults filled in.
+    ``op`` is the ATen overload name (``aten.conv2d.default``), ``input`` for a network input, ``getitem`` for one
+    output of an operation that returns several, or a ``lipaudit.*`` name for what ``simplify`` put in the place of
+    several nodes.
+    ``arguments`` are named as in the operation's schema (``input``/``self``, ``weight``, ``stride`` …) with defaults
+    filled in.
     ``outputs`` has one entry per tensor returned (usually one).
     ``module`` is the path of the module that ran the operation (``layer1.0.conv1``), ``""`` at the top level.
     ``sources`` are the names of nodes that were merged into this one.

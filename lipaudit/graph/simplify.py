@@ -1,7 +1,8 @@
 """Exact simplifications of a captured graph: identities out, scales folded, padding absorbed, linear branches merged.
 
-None of them changes the function on differences: f(x) - f(y) stays what it was (biases drop out). They matter because the norm
-of a product of matrices is smaller than the product of their norms: a batch norm folded into its convolution is free.
+None of them changes the function on differences: f(x) - f(y) stays what it was (biases drop out). They matter because
+the norm of a product of matrices is smaller than the product of their norms: a batch norm folded into its convolution
+is free.
 """
 
 from __future__ import annotations
@@ -86,12 +87,15 @@ def recognise_linear(graph: Graph) -> Graph:
 
 
 def _linear_node(node: Node, op: str, source: Ref, payload: object) -> Node:
-    arguments = {"input": source, **{k: v for k, v in node.arguments.items() if isinstance(v, Constant)}}
+    arguments: dict[str, Argument] = {
+        "input": source,
+        **{k: v for k, v in node.arguments.items() if isinstance(v, Constant)},
+    }
     return replace(node, op=op, arguments=arguments, outputs=node.outputs[:1], payload=payload)
 
 
 def absorb_padding(graph: Graph) -> Graph:
-    """Give a padding operation's borders to the only convolution that reads it (tighter, and exact for circular padding)."""
+    """Give a padding's borders to the only convolution that reads it (tighter, and exact for circular padding)."""
     counts = uses(graph)
     producers = {n.name: n for n in graph}
 
@@ -108,7 +112,9 @@ def absorb_padding(graph: Graph) -> Graph:
             payload = replace(node.payload, padding=padding, padding_mode=mode, input_size=size)
         except ValueError:
             return None  # a border that torch's own convolution could not have: the padding keeps its own rule
-        return replace(node, arguments={**node.arguments, "input": inner}, payload=payload, sources=(*node.sources, label(pad)))
+        return replace(
+            node, arguments={**node.arguments, "input": inner}, payload=payload, sources=(*node.sources, label(pad))
+        )
 
     graph = rebuild(graph, change)
     counts = uses(graph)
@@ -120,9 +126,12 @@ def _borders(pad: Node, d: int) -> tuple[tuple[tuple[int, int], ...], str, Ref] 
         return None
     widths = pad["pad"]
     mode = {"constant": "zeros"}.get(str(pad.get("mode", "constant")), str(pad.get("mode", "constant")))
-    if not isinstance(widths, tuple) or any(widths[2 * d :]) or min(widths) < 0:  # type: ignore[type-var]
+    if not isinstance(widths, tuple):
         return None
-    pairs = [(int(widths[i]), int(widths[i + 1])) for i in range(0, len(widths), 2)]  # type: ignore[arg-type]
+    numbers = [w for w in widths if isinstance(w, int)]
+    if len(numbers) != len(widths) or any(numbers[2 * d :]) or min(numbers) < 0:
+        return None
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     pairs = (pairs + [(0, 0)] * d)[:d]
     return tuple(reversed(pairs)), mode, pad["self"]
 
@@ -182,7 +191,9 @@ def _fold_into_columns(graph: Graph) -> Graph:
             scale = scales[node.refs[0].name]
             payload = scale_columns(node.payload, scale.payload, channel_axis(node.payload, len(scale.output.shape)))
             arguments = {**node.arguments, "input": scale.refs[0]}
-            return replace(node, payload=payload, arguments=arguments, sources=(*node.sources, *scale.sources, label(scale)))
+            return replace(
+                node, payload=payload, arguments=arguments, sources=(*node.sources, *scale.sources, label(scale))
+            )
         return None
 
     graph = rebuild(graph, change)

@@ -1,9 +1,9 @@
 """Comparison instead of evaluation: prove that the largest eigenvalue of a Hermitian matrix lies below a threshold.
 
-If the Cholesky factorisation of ``t I - G`` runs to its end in floating point, then t I - G is positive definite up to the
-factorisation's backward error, so lambda_max(G) <= t + error. The backward error of a successful factorisation is at
-most gamma_{n+1} / (1 - gamma_{n+1}) times the trace (Rump, *Verification of positive definiteness*, BIT 2006); the margin
-taken here is four times as large and covers complex arithmetic. It costs a sixth of a Gram product.
+If the Cholesky factorisation of ``t I - G`` runs to its end in floating point, then t I - G is positive definite up to
+the factorisation's backward error, so lambda_max(G) <= t + error. The backward error of a successful factorisation is
+at most gamma_{n+1} / (1 - gamma_{n+1}) times the trace (Rump, *Verification of positive definiteness*, BIT 2006); the
+margin taken here is four times as large and covers complex arithmetic. It costs a sixth of a Gram product.
 """
 
 from __future__ import annotations
@@ -36,4 +36,5 @@ def is_below(gram: torch.Tensor, error: torch.Tensor | float, threshold: torch.T
     shifted = -gram
     shifted.diagonal(dim1=-2, dim2=-1).add_(shift[:, None])
     _, info = torch.linalg.cholesky_ex(shifted)
-    return (info == 0) & (shift > 0)
+    proved: torch.Tensor = (info == 0) & (shift > 0)
+    return proved

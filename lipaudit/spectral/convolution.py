@@ -1,15 +1,15 @@
 """Certified operator norms of convolutions from their geometry.
 
-Zero padding, input H per axis, effective kernel extent k: the operator is a compression of the circular convolution of any
-period N >= max(H + min(max(p_left, p_right), k - 1), k) (rounded up to a multiple of the stride), and of the convolution on
-Z^d, whose norm is the supremum of sigma_1(D(w)) over the torus. N = H would not do: [[1, -1], [-1, 1]] with "same" zero
-padding exceeds that value by 8 % at H = 3.
+Zero padding, input H per axis, effective kernel extent k: the operator is a compression of the circular convolution of
+any period N >= max(H + min(max(p_left, p_right), k - 1), k) (rounded up to a multiple of the stride), and of the
+convolution on Z^d, whose norm is the supremum of sigma_1(D(w)) over the torus. N = H would not do: [[1, -1], [-1, 1]]
+with "same" zero padding exceeds that value by 8 % at H = 3.
 
-Circular padding: the padded input is periodic, so the output is a selection of rows of the circular convolution of period H,
-each row at most ceil(output / H) times. If the stride divides H and every row occurs once, this is exact.
+Circular padding: the padded input is periodic, so the output is a selection of rows of the circular convolution of
+period H, each row at most ceil(output / H) times. If the stride divides H and every row occurs once, this is exact.
 
-Reflect and replicate padding: the norm of the padding (root of the largest number of copies of a pixel) times that of the
-unpadded convolution of the padded input.
+Reflect and replicate padding: the norm of the padding (root of the largest number of copies of a pixel) times that of
+the unpadded convolution of the padded input.
 
 Groups act on disjoint channels: the norm is the largest of the groups' norms. A transposed convolution is an adjoint.
 """
@@ -67,8 +67,8 @@ def conv_norm(
         kernel: (c_out, c_in / groups, *k), for ``transposed`` (c_in, c_out / groups, *k).
         input_size: spatial sizes of the input; one integer serves all axes.
         padding: integers, "same" or "valid".
-        tol: the requested upper / lower of the supremum over frequencies. For circular "same" padding that is the operator
-            itself; for zero padding the operator's own lower bound can lie further below.
+        tol: the requested upper / lower of the supremum over frequencies. For circular "same" padding that is the
+            operator itself; for zero padding the operator's own lower bound can lie further below.
 
     Raises:
         ValueError: for geometry that torch would refuse.
@@ -140,7 +140,7 @@ class _Found:
 
 
 def _crop(convolution: Convolution) -> Convolution:
-    """Drop taps that never meet the input; along an axis with one output the stride is free and is set to the extent."""
+    """Drop taps that never meet the input; along an axis with one output the stride is free: set to the extent."""
     if convolution.padding_mode != "zeros":
         return convolution
     kernel, padding, stride = convolution.kernel, list(convolution.padding), list(convolution.stride)
@@ -164,7 +164,9 @@ def _zero_padded(convolution: Convolution, tol: float) -> _Found:
     axes = list(zip(convolution.input_size, convolution.extent, convolution.stride, convolution.padding, strict=True))
     if convolution.groups == 1 and not any(taps.degrees):
         bracket = spectral_norm(taps.matrices[0, 0], tol)
-        whole = all(_has_whole_window(*axis, outputs) for axis, outputs in zip(axes, convolution.output_size, strict=True))
+        whole = all(
+            _has_whole_window(*axis, outputs) for axis, outputs in zip(axes, convolution.output_size, strict=True)
+        )
         return _Found(bracket.log_lower, bracket.log_upper, "matrix", exact=whole)
     if _too_large(taps):
         return _reshaped(convolution, tol)
@@ -173,7 +175,7 @@ def _zero_padded(convolution: Convolution, tol: float) -> _Found:
 
 
 def _has_whole_window(h: int, k: int, s: int, p: tuple[int, int], outputs: int) -> bool:
-    return any(0 <= s * j - p[0] and s * j - p[0] + k <= h for j in range(outputs))
+    return any(0 <= s * j - p[0] <= h - k for j in range(outputs))
 
 
 def _grid_or_torus(gram: SymbolGram, period: tuple[int, ...], tol: float, size_free: bool) -> _Found:
@@ -228,8 +230,10 @@ _BY_MODE: dict[str, Callable[[Convolution, float], _Found]] = {
 def padding_copies(size: int, padding: tuple[int, int], mode: str) -> int:
     """How often the most copied pixel of an axis occurs after padding; the norm of the padding is the square root.
 
-    >>> padding_copies(5, (2, 2), "reflect"), padding_copies(5, (2, 2), "replicate"), padding_copies(3, (2, 2), "reflect")
-    (2, 3, 3)
+    >>> padding_copies(6, (2, 2), "reflect"), padding_copies(5, (2, 2), "reflect")
+    (2, 3)
+    >>> padding_copies(6, (2, 2), "replicate")
+    3
     """
     positions = range(-padding[0], size + padding[1])
     return max(Counter(padding_source(i, size, mode) for i in positions if mode != "zeros" or 0 <= i < size).values())
@@ -239,7 +243,7 @@ def _too_large(taps: Taps) -> bool:
     groups, count, rows, columns = taps.matrices.shape
     extents = (taps.offsets.amax(0) + 1).tolist()
     lags = min(math.prod(2 * e - 1 for e in extents) // 2 + 1, count * (count + 1) // 2)
-    return 2 * groups * lags * min(rows, columns) ** 2 > LAG_NUMBERS
+    return bool(2 * groups * lags * min(rows, columns) ** 2 > LAG_NUMBERS)
 
 
 def _reshaped(convolution: Convolution, tol: float) -> _Found:
@@ -278,7 +282,9 @@ def _explicit(convolution: Convolution, tol: float) -> _Found:
     for kernel in convolution.grouped_taps():
         one = replace(convolution, kernel=kernel, groups=1)
         size = one.channels[0] * math.prod(one.input_size)
-        basis = torch.eye(size, dtype=torch.float64, device=kernel.device).reshape(size, one.channels[0], *one.input_size)
+        basis = torch.eye(size, dtype=torch.float64, device=kernel.device).reshape(
+            size, one.channels[0], *one.input_size
+        )
         matrix = apply(one, basis).flatten(1)
         bracket = spectral_norm(matrix, tol)
         # an entry where copies of a pixel meet is a sum of at most prod(k) weights

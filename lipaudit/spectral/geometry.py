@@ -1,9 +1,10 @@
 """Convolutions by their geometry, and their reduction to a stride-free, padding-free symbol.
 
-One axis of a convolution reads y[j] = sum_a K[a] x[s j + d a - p_lo] with kernel positions a, stride s, dilation d and padding p.
-Polyphase: write d a = s q + r with 0 <= r < s. Then K[a] multiplies phase r of the input at shift q, so that a strided convolution is a
-convolution of stride 1 with c_in * s input channels, at most ceil(k / s) shifts per axis, on a grid s times coarser.
-A transposed convolution is the adjoint of a convolution and has the same norm.
+One axis of a convolution reads y[j] = sum_a K[a] x[s j + d a - p_lo] with kernel positions a, stride s, dilation d and
+padding p.
+Polyphase: write d a = s q + r with 0 <= r < s. Then K[a] multiplies phase r of the input at shift q, so that a strided
+convolution is a convolution of stride 1 with c_in * s input channels, at most ceil(k / s) shifts per axis, on a grid s
+times coarser. A transposed convolution is the adjoint of a convolution and has the same norm.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class Convolution:
     """A convolution without bias acting on one sample.
 
     ``kernel`` is (c_out, c_in / groups, *k) as torch stores it, for ``transposed`` (c_in, c_out / groups, *k).
-    ``input_size`` are the spatial sizes of the input; ``padding`` is a (left, right) pair per axis, for ``transposed`` the
-    symmetric amount that torch removes. Negative zero padding ignores pixels at the border.
+    ``input_size`` are the spatial sizes of the input; ``padding`` is a (left, right) pair per axis, for ``transposed``
+    the symmetric amount that torch removes. Negative zero padding ignores pixels at the border.
     """
 
     kernel: torch.Tensor
@@ -59,7 +60,8 @@ class Convolution:
                 raise ValueError(f"{self.padding_mode} padding {p} is too large for an input of size {h}")
         if min(self.input_size) < 1 or min(self.output_size) < 1:
             raise ValueError(
-                f"an input of size {self.input_size} gives an output of size {self.output_size}: the kernel does not fit"
+                f"an input of size {self.input_size} gives an output of size {self.output_size}: "
+                "the kernel does not fit"
             )
 
     @property
@@ -83,14 +85,16 @@ class Convolution:
         """Spatial sizes of the output."""
         axes = zip(self.input_size, self.extent, self.stride, self.padding, strict=True)
         if self.transposed:
-            return tuple((h - 1) * s - sum(p) + k + o for (h, k, s, p), o in zip(axes, self.output_padding, strict=True))
+            return tuple(
+                (h - 1) * s - sum(p) + k + o for (h, k, s, p), o in zip(axes, self.output_padding, strict=True)
+            )
         return tuple((h + sum(p) - k) // s + 1 for h, k, s, p in axes)
 
     def adjoint(self) -> Convolution:
         """The ordinary convolution whose adjoint a transposed convolution is (same norm).
 
-        It reads the transposed convolution's output and must give back exactly its input's size: whole strides of output padding are
-        taken off the right border.
+        It reads the transposed convolution's output and must give back exactly its input's size: whole strides of
+        output padding are taken off the right border.
         """
         if not self.transposed:
             raise ValueError("only a transposed convolution is given by its adjoint")
@@ -124,9 +128,9 @@ def padding_source(position: int, size: int, mode: str) -> int | None:
 class Taps:
     """A stride-free convolution on Z^d, one matrix per tap: D(w) = sum_t matrices[:, t] exp(-i <w, offsets[t]>).
 
-    ``matrices`` is (groups, taps, rows, columns) in float64, ``offsets`` (taps, d) integers from 0, already divided by the common
-    divisor ``divisors`` of the shifts per axis (dilation), which leaves the supremum over all frequencies unchanged and
-    turns a grid of N points into one of N / gcd(N, divisor) points.
+    ``matrices`` is (groups, taps, rows, columns) in float64, ``offsets`` (taps, d) integers from 0, already divided by
+    the common divisor ``divisors`` of the shifts per axis (dilation), which leaves the supremum over all frequencies
+    unchanged and turns a grid of N points into one of N / gcd(N, divisor) points.
     """
 
     matrices: torch.Tensor
@@ -162,7 +166,9 @@ def polyphase(kernel: torch.Tensor, stride: tuple[int, ...], dilation: tuple[int
             phase = phase * len(choices) + choices.index(axis[a][1])
         blocks.setdefault(shift, {})[phase] = tap
     if not blocks:
-        return Taps(kernel.new_zeros(groups, 1, c_out, c_in), torch.zeros(1, len(axes), dtype=torch.long), (1,) * len(axes))
+        return Taps(
+            kernel.new_zeros(groups, 1, c_out, c_in), torch.zeros(1, len(axes), dtype=torch.long), (1,) * len(axes)
+        )
     used = sorted({phase for taps in blocks.values() for phase in taps})
     empty = kernel.new_zeros(groups, c_out, c_in)
     shifts = sorted(blocks)

@@ -1,15 +1,17 @@
 """Gram iteration: certified brackets of the spectral norm of dense matrices.
 
 [P] Delattre, Barthelemy, Araujo, Allauzen, *Efficient Bound of Lipschitz Constant for Convolutional Layers by Gram
-Iteration*, ICML 2023. With A_1 = A and A_{t+1} = A_t* A_t, the number ||A_{N+1}||_F^(2^-N) is the Schatten-2^(N+1) norm of A:
-an upper bound of sigma_1 that decreases to it superlinearly ([P] Theorem 3; the index counts Gram products).
+Iteration*, ICML 2023. With A_1 = A and A_{t+1} = A_t* A_t, the number ||A_{N+1}||_F^(2^-N) is the Schatten-2^(N+1) norm
+of A: an upper bound of sigma_1 that decreases to it superlinearly ([P] Theorem 3; the index counts Gram products).
 
 Rounding. Let e_t bound the relative error of the product, ||fl(A_t* A_t) - A_t* A_t||_F <= e_t ||A_t||_F^2. Then
-sigma_1(A_t)^2 <= sigma_1(fl(A_t* A_t)) + e_t ||A_t||_F^2, and unwinding this from the last iterate, whose Frobenius norm bounds
-its sigma_1, gives an upper bound that holds for the exact product. All scalings are powers of two and therefore exact.
+sigma_1(A_t)^2 <= sigma_1(fl(A_t* A_t)) + e_t ||A_t||_F^2, and unwinding this from the last iterate, whose Frobenius
+norm bounds its sigma_1, gives an upper bound that holds for the exact product. All scalings are powers of two and
+therefore exact.
 
-The bracket. The column of largest norm of the last iterate is nearly a right singular vector v, so ||A v|| / ||v|| <= sigma_1 is
-a lower bound. Once it is close, one Cholesky factorisation proves sigma_1 <= lower (1 + tolerance), see ``certificate``.
+The bracket. The column of largest norm of the last iterate is nearly a right singular vector v, so ||A v|| / ||v|| <=
+sigma_1 is a lower bound. Once it is close, one Cholesky factorisation proves sigma_1 <= lower (1 + tolerance), see
+``certificate``.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ class GramIteration:
         """
         if self.gram is None:
             column = self.scaled[torch.linalg.vector_norm(self.scaled, dim=1).argmax()].conj()
-            return column / torch.linalg.vector_norm(column)
+            return column / float(torch.linalg.vector_norm(column))
         column = self.iterate[:, torch.linalg.vector_norm(self.iterate, dim=0).argmax()]
         return leading_vectors(self.gram[None], column[None], steps=24)[0]
 

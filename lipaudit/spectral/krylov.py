@@ -1,7 +1,7 @@
 """Leading eigenvectors of Hermitian matrices by the Lanczos process: cheap vectors for lower bounds.
 
-Nothing here is certified and nothing needs to be: whatever vector comes out, its Rayleigh quotient is a lower bound of the
-largest eigenvalue, and it is evaluated with its own margin where it is used.
+Nothing here is certified and nothing needs to be: whatever vector comes out, its Rayleigh quotient is a lower bound of
+the largest eigenvalue, and it is evaluated with its own margin where it is used.
 """
 
 from __future__ import annotations

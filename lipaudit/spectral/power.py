@@ -1,11 +1,12 @@
 """Matrix-free power iteration on the true operator of a convolution: lower bounds of its norm.
 
-x -> K x is the convolution with its own padding, stride and size, x -> K* x its adjoint, taken by automatic differentiation so
-that output padding and copied borders need no formulas of their own. Any x gives the lower bound ||K x|| / ||x||; the iteration only
-makes it a good one. A good start is a plane wave at the maximising frequency of the symbol, windowed to the input.
+x -> K x is the convolution with its own padding, stride and size, x -> K* x its adjoint, taken by automatic
+differentiation so that output padding and copied borders need no formulas of their own. Any x gives the lower bound
+||K x|| / ||x||; the iteration only makes it a good one. A good start is a plane wave at the maximising frequency of the
+symbol, windowed to the input.
 
-On inputs larger than a patch the iteration runs on the patch: for zero padding the patch's operator is a compression of the full
-one, so that its norm is a lower bound of the full one.
+On inputs larger than a patch the iteration runs on the patch: for zero padding the patch's operator is a compression of
+the full one, so that its norm is a lower bound of the full one.
 """
 
 from __future__ import annotations
@@ -66,19 +67,22 @@ def lower_bound(convolution: Convolution, start: Supremum | None, iterations: in
     # |fl(K x) - K x| <= gamma |K| |x| entrywise, and the operator |K| with entries <= 1 has at most this norm
     c_in, c_out = patch.channels
     terms = math.prod(patch.kernel_size) * c_in // patch.groups
-    slack = gamma(2 * terms + 8) * math.sqrt(terms * math.prod(patch.kernel_size) * c_out / patch.groups) * _copies(patch)
+    per_input = math.prod(patch.kernel_size) * c_out / patch.groups
+    slack = gamma(2 * terms + 8) * math.sqrt(terms * per_input) * _copies(patch)
     ratio = float(torch.linalg.vector_norm(y)) * (1 - gamma(2 * y.numel() + 8)) / length * (1 - 2**-50) - slack
     return log_down(ratio) if ratio > 0 else -math.inf
 
 
 def _copies(convolution: Convolution) -> int:
     """A bound of how often padding repeats one pixel."""
+    if convolution.padding_mode == "zeros":
+        return 1
     sizes = zip(convolution.input_size, convolution.padding, strict=True)
-    return 1 if convolution.padding_mode == "zeros" else math.prod(2 + 2 * max(p) // 1 + 2 * max(p) // h for h, p in sizes)
+    return math.prod(2 + 2 * max(p) + 2 * max(p) // h for h, p in sizes)
 
 
 def _patch(convolution: Convolution) -> Convolution:
-    """The same operator on a corner of the input; for copied borders its unpadded interior. A compression either way."""
+    """The operator on a corner of the input; for copied borders its unpadded interior. A compression either way."""
     d = len(convolution.input_size)
     per_pixel = convolution.kernel.numel() / math.prod(convolution.stride)
     side = int((PATCH_BUDGET / per_pixel) ** (1 / d))

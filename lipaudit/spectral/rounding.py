@@ -1,8 +1,8 @@
 """Floating-point margins: how far a computed quantity of float64 linear algebra can be from the exact one.
 
-Notation as in Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 3 and 10: u = 2^-53 is the unit roundoff and
-gamma_n = n u / (1 - n u) bounds the relative error of an inner product of length n in any order of summation, with or
-without fused multiply-add. A complex product is four real ones; sqrt(2) gamma_{n+2} covers it.
+Notation as in Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 3 and 10: u = 2^-53 is the unit
+roundoff and gamma_n = n u / (1 - n u) bounds the relative error of an inner product of length n in any order of
+summation, with or without fused multiply-add. A complex product is four real ones; sqrt(2) gamma_{n+2} covers it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def scale_to_unit(tensor: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.
     """Scale by an exact power of two so that the largest real or imaginary part lies in [1/2, 1).
 
     ``dims`` is the number of trailing axes that share one scale; leading axes are a batch.
-    Returns the scaled tensor and the exponents e (batch shape, float64) with ``tensor = scaled * 2**e``; a zero tensor keeps e = 0.
-    Entries so small that they underflow change by less than 2^-1074, which the error bounds of this module absorb.
+    Returns the scaled tensor and the exponents e (batch shape, float64) with ``tensor = scaled * 2**e``; a zero tensor
+    keeps e = 0. Entries so small that they underflow change by less than 2^-1074, which the error bounds of this module
+    absorb.
     """
     parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     trailing = dims + int(tensor.is_complex())

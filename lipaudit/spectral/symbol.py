@@ -1,11 +1,11 @@
 """The symbol of a convolution and its Gram matrix as a trigonometric polynomial.
 
-The symbol D(w) = sum_t K_t exp(-i <w, t>) is a matrix for every frequency w on the torus. Its Gram matrix on the smaller side is
-G(w) = D(w)* D(w) = A_0 + sum_l cos<w,l> (A_l + A_l^T) + i sin<w,l> (A_l^T - A_l), the sum over half of the lags l, with the lag
-matrices A_l = sum_t K_t^T K_{t+l} computed once. After that G costs (number of lags) n^2 at any frequency, and tr G and
-||G||_F^2 are scalar trigonometric sums, which bound the largest eigenvalue without touching a matrix:
-lambda_max <= m + sqrt((n - 1) v), m and v the mean and variance of the eigenvalues (Wolkowicz and Styan, 1980).
-Real kernels have D(-w) = conj D(w): half of the frequencies suffice.
+The symbol D(w) = sum_t K_t exp(-i <w, t>) is a matrix for every frequency w on the torus. Its Gram matrix on the
+smaller side is G(w) = D(w)* D(w) = A_0 + sum_l cos<w,l> (A_l + A_l^T) + i sin<w,l> (A_l^T - A_l), the sum over half of
+the lags l, with the lag matrices A_l = sum_t K_t^T K_{t+l} computed once. After that G costs (number of lags) n^2 at
+any frequency, and tr G and ||G||_F^2 are scalar trigonometric sums, which bound the largest eigenvalue without touching
+a matrix: lambda_max <= m + sqrt((n - 1) v), m and v the mean and variance of the eigenvalues (Wolkowicz and Styan,
+1980). Real kernels have D(-w) = conj D(w): half of the frequencies suffice.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SymbolGram:
         return torch.complex(real, imaginary).reshape(-1, self.n, self.n)
 
     def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
-        """Certified bounds of lambda_max(G) by trace and Frobenius norm: (groups, points). For n = 1 they are exact + error."""
+        """Certified bounds of lambda_max(G) by trace and Frobenius norm, (groups, points); exact + error for n = 1."""
         cosine, sine = self._waves(frequencies)
         if self.n == 1:
             return (cosine @ self._cosine[:, :, 0].T).T + self.error
@@ -143,7 +143,7 @@ class SymbolGram:
         return (mean + self.error + ((self.n - 1) * variance).sqrt()) * (1 + 2**-40)
 
     def left_vector(self, group: int, angle: tuple[float, ...], vector: torch.Tensor) -> torch.Tensor:
-        """The direction of the output, (c_out / groups,), that belongs to an eigenvector of G at a frequency in radians."""
+        """The direction of the output, (c_out / groups,), of an eigenvector of G at a frequency in radians."""
         if self._transposed:
             return vector.conj()
         phase = self.taps.offsets.to(torch.float64) @ torch.tensor(angle, dtype=torch.float64)

@@ -1,16 +1,18 @@
 """The supremum of sigma_1(D(w)) over a finite grid of frequencies or over the whole torus, certified.
 
-Grid. A threshold just above a Rayleigh quotient is proved for every grid point by comparison (``certificate``); points where the
-proof fails supply better Rayleigh quotients, until the threshold holds everywhere.
+Grid. A threshold just above a Rayleigh quotient is proved for every grid point by comparison (``certificate``); points
+where the proof fails supply better Rayleigh quotients, until the threshold holds everywhere.
 
 Torus. For unit vectors u, v the real part of u* D(w) v is a trigonometric polynomial of degree n_a (half the kernel's
 extent) in axis a. Along the segment from a maximiser w* of sigma_1 to a point w it is a function of exponential type
 sum_a n_a |w_a - w*_a|, so that (Duffin and Schaeffer, 1938) sigma_1(D(w)) >= sup sigma_1 * cos(sum_a n_a |w_a - w*_a|).
-Hence a cell with centre w and half widths h_a that contains a maximiser satisfies sigma_1(D(w)) >= sup * cos(sum_a n_a h_a): cells for
-which the opposite is proved are dropped, the others are halved, until the claimed supremum is proved.
+Hence a cell with centre w and half widths h_a that contains a maximiser satisfies
+sigma_1(D(w)) >= sup * cos(sum_a n_a h_a): cells for which the opposite is proved are dropped, the others are halved,
+until the claimed supremum is proved.
 On a complete regular lattice the larger factor prod_a cos(n_a h_a) holds (Ehlich and Zeller, 1964, one axis after
 the other), but for the largest lattice value only, not for the point nearest to a maximiser, so it ends the search and
-does not prune. Where the spectrum is flat nothing can be dropped; the search then stops at a budget and keeps its factor.
+does not prune. Where the spectrum is flat nothing can be dropped; the search then stops at a budget and keeps its
+factor.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ _LANCZOS_STEPS = (12, 24, 48, 96, 192)
 class Supremum:
     """log sigma_1 bounds of a supremum over frequencies, and where the lower one was found.
 
-    There an output wave ``left[c] exp(-i <angle, j>)`` of group ``group`` is stretched most; ``angle`` is in radians per step of the
-    output. ``tight`` says whether the tolerance was reached.
+    There an output wave ``left[c] exp(-i <angle, j>)`` of group ``group`` is stretched most; ``angle`` is in radians
+    per step of the output. ``tight`` says whether the tolerance was reached.
     """
 
     log_lower: float
@@ -189,7 +191,7 @@ def starting_lattice(degrees: tuple[float, ...]) -> tuple[int, ...]:
 
 
 def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -> Supremum:
-    """sup of sigma_1(D(w)) over all frequencies: the norm of the convolution on Z^d, a bound for every zero-padded size."""
+    """sup of sigma_1(D(w)) over all frequencies: the norm on Z^d, a bound for every zero-padded size."""
     degrees = gram.taps.degrees
     period = starting_lattice(degrees)
     half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
