@@ -93,6 +93,7 @@ class Rule:
     """A registered rule: ``formula`` in one line of plain text, ``source`` names the theorem or section it rests on.
 
     ``exact`` claims that the factor equals the operation's true constant (up to the tolerance); conformance checks it.
+    ``two_sided`` says that the factor's lower end is a lower bound of the operation's true constant (always so if exact).
     ``trivial`` marks operations that neither stretch nor compute anything (views, dropout in eval mode): they get no row
     in the report's table of layers.
     """
@@ -103,6 +104,7 @@ class Rule:
     formula: str
     source: str
     exact: bool = False
+    two_sided: bool = False
     trivial: bool = False
 
 
@@ -110,12 +112,12 @@ _RULES: dict[str, Rule] = {}
 
 
 def rule(
-    *ops: str, formula: str, source: str, exact: bool = False, trivial: bool = False
+    *ops: str, formula: str, source: str, exact: bool = False, two_sided: bool = False, trivial: bool = False
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register the decorated function as the rule for every overload name in ``ops``."""
 
     def register(function: RuleFunction) -> RuleFunction:
-        entry = Rule(function.__name__, ops, function, formula, source, exact, trivial)
+        entry = Rule(function.__name__, ops, function, formula, source, exact, exact or two_sided, trivial)
         for op in ops:
             if op in _RULES:
                 raise RegistryError(f"{op} has two rules: {_RULES[op].name} and {entry.name}")
@@ -142,7 +144,7 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
         return Effect.unsupported(f"no rule for {node.op}")
     effect = entry.function(node, settings)
     if effect.status is Status.FINITE and len(effect.factors) != len(node.refs):
-        raise RegistryError(f"rule {entry.name} gave {len(effect.factors)} factors for {len(node.refs)} inputs of {node.name}")
+        raise RegistryError(
+            f"rule {entry.name} gave {len(effect.factors)} factors for {len(node.refs)} inputs of {node.name}"
+        )
     return effect
-
-

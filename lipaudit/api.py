@@ -1,0 +1,228 @@
+"""The audit: from a model to its report."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+
+import torch
+from torch import nn
+
+import lipaudit.rules  # noqa: F401  registers every rule
+from lipaudit import __version__
+from lipaudit.errors import DeviceUnavailableError, LipauditError, NonFiniteWeightsError, UsageError
+from lipaudit.frontends import LoadedModel, load
+from lipaudit.frontends.module import wrap_module
+from lipaudit.graph.capture import capture
+from lipaudit.graph.node import Graph
+from lipaudit.graph.simplify import simplify
+from lipaudit.network.lower import jacobian_lower_bound
+from lipaudit.network.propagate import evaluate_rules, propagate
+from lipaudit.report.assemble import layer_records, network_record
+from lipaudit.report.record import AuditReport, ModelRecord, SettingsRecord
+from lipaudit.rules.registry import Settings
+from lipaudit.spectral.gram import check_tolerance
+
+_PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
+InputShape = Sequence[int] | Mapping[str, Sequence[int]]
+Progress = Callable[[int, int, str], None]
+
+
+def audit(
+    model: nn.Module | str,
+    *,
+    input_shape: InputShape | None = None,
+    weights: str | None = None,
+    arch: str | None = None,
+    device: str = "auto",
+    tol: float = 1e-3,
+    lower_bound: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
+
+    The bound is sup ||f(x) - f(y)|| / ||x - y|| over all inputs x != y, l2 norms over all elements of one sample, for f in eval
+    mode. Certified: it holds for the real-arithmetic function that the stored weights define.
+
+    Args:
+        model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
+        input_shape: (224,), (3, 224, 224) or with a batch axis of 1; a mapping by input name for several inputs. Default: the
+            model's own.
+        weights, arch: as ``--weights`` and ``--arch`` on the command line; only for models given by text.
+        device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). Norms are float64 on the CPU.
+        tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
+        lower_bound: also search for a large Jacobian norm, an empirical lower bound of the whole network.
+        seed: seeds that search.
+        progress: called as progress(done, total, name) while layers are bounded.
+
+    Returns:
+        the report; ``report.network.status`` is "finite", "unbounded" or "unsupported".
+
+    Raises:
+        LipauditError: with the model, the place and what to do; see ``lipaudit.errors``.
+
+    >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    >>> _ = net[0].weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    >>> report = audit(net, input_shape=(1, 2))
+    >>> report.network.status, 4 <= report.network.upper_bound <= 4.004
+    ('finite', True)
+    """
+    try:
+        check_tolerance(tol)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
+    clock = _Clock()
+    shapes = _shapes(input_shape)
+    if isinstance(model, str):
+        loaded = load(model, input_shapes=shapes, weights=weights, arch=arch)
+    elif weights is not None or arch is not None:
+        raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
+    else:
+        loaded = wrap_module(model, shapes)
+    clock.lap("load")
+    with _named(loaded), _on_device(loaded.module, device) as place:
+        _check_finite(loaded.module)
+        inputs = {
+            name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=place)
+            for name, shape in loaded.input_shapes.items()
+        }
+        graph = capture(loaded.module, inputs)
+        simple = simplify(graph)
+        clock.lap("capture")
+        effects = evaluate_rules(simple, Settings(tol), progress)
+        clock.lap("norms")
+        found = propagate(simple, effects)
+        rows = layer_records(simple, found, loaded.node_names)
+        clock.lap("propagation")
+        notes = list(loaded.notes)
+        lower = None
+        if lower_bound:
+            lower = jacobian_lower_bound(loaded.module, inputs, seed)
+            clock.lap("lower bound")
+        std = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
+        network = network_record(simple, found, rows, lower, std)
+        return AuditReport(
+            model=_model_record(loaded, graph),
+            settings=SettingsRecord(tolerance=tol, device=place.type, seed=seed),
+            network=network,
+            layers=rows,
+            tool_version=__version__,
+            created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            environment=_environment(),
+            notes=(*notes, *_remarks(graph)),
+            timings=clock.laps,
+        )
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 3)
+        self._last = now
+
+
+def _shapes(input_shape: InputShape | None) -> dict[str, tuple[int, ...]] | None:
+    if input_shape is None:
+        return None
+    if isinstance(input_shape, Mapping):
+        return {name: tuple(shape) for name, shape in input_shape.items()}
+    return {"": tuple(input_shape)}
+
+
+@contextmanager
+def _named(loaded: LoadedModel) -> Iterator[None]:
+    """Put the model's name in front of an error that does not have it."""
+    try:
+        yield
+    except LipauditError as error:
+        message = str(error)
+        if loaded.spec not in message and not isinstance(error, UsageError):
+            error.args = (f"{loaded.spec}: {message}", *error.args[1:])
+        raise
+
+
+@contextmanager
+def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
+    """The module on the requested device, and back where it was."""
+    tensors = [*module.parameters(), *module.buffers()]
+    original = tensors[0].device if tensors else torch.device("cpu")
+    target = original if device == "auto" else torch.device(device)
+    if target == original or not tensors:
+        yield original
+        return
+    module.to(target)
+    try:
+        yield target
+    finally:
+        module.to(original)
+
+
+def _check_finite(module: nn.Module) -> None:
+    bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
+    # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
+    bad += [name for name, b in module.named_buffers() if b.is_floating_point() and bool(torch.isnan(b).any())]
+    if bad:
+        raise NonFiniteWeightsError(bad)
+
+
+def state_dict_sha256(module: nn.Module) -> str:
+    """SHA-256 over the sorted (name, dtype, shape, bytes) of the state dict: independent of order, tied tensors allowed."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        plain = tensor.detach().to("cpu").contiguous()
+        digest.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+    return digest.hexdigest()
+
+
+def _model_record(loaded: LoadedModel, graph: Graph) -> ModelRecord:
+    preprocessing = loaded.preprocessing
+    return ModelRecord(
+        spec=loaded.spec,
+        source=loaded.source,
+        weights=loaded.weights,
+        input_shape=next(iter(loaded.input_shapes.values())),
+        num_parameters=graph.num_parameters,
+        state_dict_sha256=state_dict_sha256(loaded.module),
+        file_sha256=loaded.file_sha256,
+        input_shapes=dict(loaded.input_shapes),
+        unused_parameters=graph.unused_parameters,
+        preprocessing={"mean": preprocessing.mean, "std": preprocessing.std} if preprocessing is not None else None,
+    )
+
+
+def _environment() -> dict[str, object]:
+    packages = {name: metadata.version(name) for name in _PACKAGES}
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        "packages": packages,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _remarks(graph: Graph) -> list[str]:
+    remarks = []
+    if graph.constant_outputs:
+        remarks.append(f"{graph.constant_outputs} output(s) do not depend on the input and are left out.")
+    if len(graph.outputs) > 1:
+        remarks.append(
+            f"The network has {len(graph.outputs)} outputs; its bound is for all of them taken as one vector."
+        )
+    return remarks
+
+

@@ -1,0 +1,133 @@
+"""Propagation of constants from the network's input to its outputs, in the log domain.
+
+L(input) = 1 and, for a node with effect (c_1 ... c_k) on nodes u_1 ... u_k: L = sum_i c_i L(u_i), or sqrt(sum_i (c_i L(u_i))^2)
+where the inputs land in disjoint entries (concatenation) or one entry picks one input (maximum). So a residual block x + F(x)
+multiplies the constant by 1 + Lip F. Several network inputs are one vector: each projection has the constant 1.
+Several outputs: one constant each, and the root of the sum of their squares for all together.
+
+A value that depends on an operation without a rule is unsupported, on one without a finite constant unbounded; the first weighs
+more, because then nothing is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lipaudit.graph.node import Graph, Node
+from lipaudit.rules.registry import Combination, Effect, Settings, Status, apply_rule
+from lipaudit.spectral.bracket import Bracket, Rigor
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of one tensor as a function of the network's input: status and log of an upper bound."""
+
+    status: Status
+    log_upper: float = math.inf
+    rigor: Rigor = Rigor.CERTIFIED
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """Effects and constants of every node, and what they say about the network.
+
+    ``elasticities`` maps a node to d log L / d log c in [0, 1]: by which fraction of its own decades the network's bound would fall if
+    the node's constant fell; empty unless the network is finite.
+    """
+
+    effects: Mapping[str, Effect]
+    values: Mapping[str, Value]
+    outputs: Mapping[str, Value]
+    network: Value
+    elasticities: Mapping[str, float]
+
+
+def evaluate_rules(graph: Graph, settings: Settings, progress: Callable[[int, int, str], None] | None = None) -> dict[str, Effect]:
+    """The effect of every node that is not a network input, in topological order."""
+    nodes = [n for n in graph if n.op != "input"]
+    effects = {}
+    for position, node in enumerate(nodes):
+        if progress is not None:
+            progress(position, len(nodes), node.module or node.name)
+        effects[node.name] = apply_rule(node, settings)
+    if progress is not None:
+        progress(len(nodes), len(nodes), "")
+    return effects
+
+
+def propagate(graph: Graph, effects: Mapping[str, Effect]) -> Propagation:
+    """Constants of every node with respect to the network's input."""
+    values: dict[str, Value] = {}
+    for node in graph:
+        values[node.name] = _input(node) if node.op == "input" else _combine(effects[node.name], node, values)
+    outputs = {name: values[name] for name in graph.outputs}
+    network = _join(list(outputs.values()))
+    elasticities = _elasticities(graph, effects, values) if network.status is Status.FINITE else {}
+    return Propagation(dict(effects), values, outputs, network, elasticities)
+
+
+def _input(node: Node) -> Value:
+    if not node.output.dtype.is_floating_point:
+        return Value(Status.UNSUPPORTED)
+    return Value(Status.FINITE, 0.0)
+
+
+def _worst(statuses: list[Status]) -> Status:
+    for status in (Status.UNSUPPORTED, Status.UNBOUNDED):
+        if status in statuses:
+            return status
+    return Status.FINITE
+
+
+def _combine(effect: Effect, node: Node, values: Mapping[str, Value]) -> Value:
+    before = [values[ref.name] for ref in node.refs]
+    if effect.status is Status.FINITE:
+        # an input that the operation does not read (factor 0: shapes, types) cannot spoil it
+        read = [v for v, c in zip(before, effect.factors, strict=True) if c.log_upper != -math.inf]
+        status = _worst([v.status for v in read])
+    else:
+        status = _worst([effect.status, *(v.status for v in before)])
+    if status is not Status.FINITE:
+        return Value(status)
+    terms = [
+        c * Bracket(-math.inf, v.log_upper, v.rigor) if v.status is Status.FINITE else c
+        for c, v in zip(effect.factors, before, strict=True)
+    ]
+    join = Bracket.sum if effect.combination is Combination.SUM else Bracket.root_sum_squares
+    total = join(terms)
+    return Value(Status.FINITE, total.log_upper, total.rigor)
+
+
+def _join(outputs: list[Value]) -> Value:
+    status = _worst([v.status for v in outputs])
+    if status is not Status.FINITE:
+        return Value(status)
+    total = Bracket.root_sum_squares([Bracket(-math.inf, v.log_upper, v.rigor) for v in outputs])
+    return Value(Status.FINITE, total.log_upper, total.rigor)
+
+
+def _elasticities(graph: Graph, effects: Mapping[str, Effect], values: Mapping[str, Value]) -> dict[str, float]:
+    """Reverse accumulation of d log L(network) / d log L(node); that of a node's constant is the same number."""
+    weights = dict.fromkeys((n.name for n in graph), 0.0)
+    logs = [values[name].log_upper for name in graph.outputs]
+    for name, part in zip(graph.outputs, _shares(logs, 2), strict=True):
+        weights[name] += part
+    for node in reversed(graph.nodes):
+        if node.op == "input" or not weights[node.name]:
+            continue
+        effect = effects[node.name]
+        power = 1 if effect.combination is Combination.SUM else 2
+        terms = [c.log_upper + values[ref.name].log_upper for c, ref in zip(effect.factors, node.refs, strict=True)]
+        for ref, part in zip(node.refs, _shares(terms, power), strict=True):
+            weights[ref.name] += weights[node.name] * part
+    return weights
+
+
+def _shares(logs: list[float], power: int) -> list[float]:
+    top = max(logs, default=-math.inf)
+    if math.isinf(top):
+        return [0.0] * len(logs)
+    parts = [math.exp(power * (log - top)) for log in logs]
+    return [p / sum(parts) for p in parts]

@@ -1,0 +1,205 @@
+"""From a propagated graph to the rows and the network record of a report."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
+from lipaudit.graph.node import Graph, Node
+from lipaudit.network.propagate import Propagation, Value
+from lipaudit.report.record import LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.rules.registry import Effect, Status, find_rule
+from lipaudit.spectral.bracket import Bracket, round_down, round_up
+from lipaudit.spectral.geometry import Convolution
+
+_LOG10 = math.log(10)
+# Constants this close to 1 neither stretch nor shrink: rounding alone moves them that far.
+_ONE = 1e-9
+
+
+def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) -> tuple[LayerRecord, ...]:
+    """One record per operation that changes the size of a perturbation or has no finite constant, in topological order.
+
+    ``names`` maps module paths to the names that a model file uses.
+    """
+    rows = [n for n in graph if n.op != "input" and _has_row(n, found.effects[n.name])]
+    titles = _titles(rows, names)
+    readable = {name: name for name in graph.inputs} | titles
+    sources: dict[str, tuple[str, ...]] = {}
+    for node in graph:
+        before = dict.fromkeys(name for ref in node.refs for name in sources[ref.name])
+        sources[node.name] = (readable[node.name],) if node.name in readable else tuple(before)
+    inputs = {n.name: tuple(dict.fromkeys(s for ref in n.refs for s in sources[ref.name])) for n in rows}
+    return tuple(_layer(n, titles[n.name], inputs[n.name], found) for n in rows)
+
+
+def _has_row(node: Node, effect: Effect) -> bool:
+    if effect.status is not Status.FINITE or node.op in (CONVOLUTION, DENSE, SCALE):
+        return True
+    rule = find_rule(node.op)
+    if rule is not None and rule.trivial:
+        return False
+    return any(abs(c.log_upper) > _ONE for c in effect.factors if c.log_upper != -math.inf)
+
+
+def _titles(rows: list[Node], names: Mapping[str, str]) -> dict[str, str]:
+    plain = {n.name: names.get(n.module, n.module) or n.name for n in rows}
+    repeated = {title for title, count in Counter(plain.values()).items() if count > 1}
+    seen: Counter[str] = Counter()
+    taken = set(plain.values())
+    titles = {}
+    for node in rows:
+        title = plain[node.name]
+        seen[title] += 1
+        if title in repeated and seen[title] > 1:
+            candidate = f"{title}#{seen[title]}"
+            while candidate in taken:
+                seen[title] += 1
+                candidate = f"{title}#{seen[title]}"
+            taken.add(candidate)
+            title = candidate
+        titles[node.name] = title
+    return titles
+
+
+def _layer(node: Node, title: str, inputs: tuple[str, ...], found: Propagation) -> LayerRecord:
+    effect = found.effects[node.name]
+    rule = find_rule(node.op)
+    figures: dict[str, float | None] = {}
+    share = None
+    if effect.status is Status.FINITE:
+        two_sided = rule is not None and rule.two_sided and len(effect.factors) == 1
+        figures = _figures(effect.constant, two_sided)
+        share = _share(node, effect, found)
+    shape = _weight_shape(node)
+    return LayerRecord(
+        name=title,
+        op=_short_name(node),
+        rule=rule.name if rule is not None else "",
+        inputs=inputs,
+        status=effect.status.value,
+        module=node.module,
+        input_size=_input_size(node),
+        weight_shape=shape,
+        details=_details(node),
+        rigor=effect.rigor.value if effect.status is Status.FINITE else None,
+        share=share,
+        reason=effect.reason,
+        note=effect.note,
+        folded=node.sources,
+        **figures,
+    )
+
+
+def _figures(bracket: Bracket, two_sided: bool) -> dict[str, float | None]:
+    zero = bracket.log_upper == -math.inf
+    known = two_sided and bracket.log_lower > -math.inf
+    tightness = 1.0 if zero else bracket.tightness if known else math.inf
+    return {
+        "lower_bound": 0.0 if zero else _finite(bracket.lower) if two_sided else None,
+        "upper_bound": 0.0 if zero else _finite(bracket.upper),
+        "log10_lower_bound": round_down(bracket.log_lower / _LOG10) if known and not zero else None,
+        "log10_upper_bound": None if zero else round_up(bracket.log_upper / _LOG10),
+        "tightness": _finite(tightness),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _share(node: Node, effect: Effect, found: Propagation) -> float | None:
+    """Elasticity times the layer's own log constant, as a part of the network's log bound."""
+    total = found.network.log_upper
+    if found.network.status is not Status.FINITE or total in (0.0, -math.inf) or effect.constant.log_upper == -math.inf:
+        return None
+    return found.elasticities[node.name] * effect.constant.log_upper / total
+
+
+def _short_name(node: Node) -> str:
+    if isinstance(node.payload, Convolution):
+        d = len(node.payload.kernel_size)
+        return f"conv{'_transpose' if node.payload.transposed else ''}{d}d"
+    if isinstance(node.payload, Dense):
+        return "linear"
+    if isinstance(node.payload, Scale):
+        return "scale"
+    return node.op.split(".")[1] if node.op.count(".") == 2 else node.op
+
+
+def _weight_shape(node: Node) -> tuple[int, ...] | None:
+    if isinstance(node.payload, Convolution):
+        return tuple(node.payload.kernel.shape)
+    if isinstance(node.payload, Dense):
+        return tuple(node.payload.weight.shape)
+    return tuple(node.payload.factor.shape) if isinstance(node.payload, Scale) else None
+
+
+def _input_size(node: Node) -> tuple[int, ...] | None:
+    if isinstance(node.payload, Convolution):
+        return node.payload.input_size
+    shape = node.refs[0].info.shape if node.refs else ()
+    return shape[2:] if len(shape) > 3 else shape[1:] or None
+
+
+def _details(node: Node) -> str:
+    if not isinstance(node.payload, Convolution):
+        return ""
+    c = node.payload
+    parts = [f"k{_each(c.kernel_size)}"]
+    if set(c.stride) != {1}:
+        parts.append(f"s{_each(c.stride)}")
+    if any(any(p) for p in c.padding):
+        sides = tuple(f"{a}" if a == b else f"{a}/{b}" for a, b in c.padding)
+        parts.append(f"p{_each(sides)}")
+    if set(c.dilation) != {1}:
+        parts.append(f"d{_each(c.dilation)}")
+    if c.groups > 1:
+        parts.append(f"g{c.groups}")
+    if c.padding_mode != "zeros":
+        parts.append(c.padding_mode)
+    return " ".join(parts)
+
+
+def _each(values: tuple[object, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+
+
+def network_record(
+    graph: Graph, found: Propagation, rows: tuple[LayerRecord, ...], lower: float | None, std: tuple[float, ...] | None
+) -> NetworkRecord:
+    """The network's own figures; ``std`` is the normalisation that makes pixels into the network's input."""
+    outputs = tuple(_output(f"output {i}" if len(graph.outputs) > 1 else "output", found.outputs[n]) for i, n in enumerate(graph.outputs))
+    value = found.network
+    plain, log10 = _plain(value)
+    pixel_plain = pixel_log10 = None
+    if std is not None and value.status is Status.FINITE:
+        pixels = Bracket(-math.inf, value.log_upper) * Bracket.exact(max(1 / s for s in std)) * Bracket.exact(1.0)
+        pixel_plain, pixel_log10 = _plain(Value(Status.FINITE, pixels.log_upper))
+    reasons = tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
+    return NetworkRecord(
+        status=value.status.value,
+        rigor=value.rigor.value if value.status is Status.FINITE else None,
+        upper_bound=plain,
+        log10_upper_bound=log10,
+        lower_bound=lower,
+        pixel_upper_bound=pixel_plain,
+        pixel_log10_upper_bound=pixel_log10,
+        reasons=reasons,
+        outputs=outputs,
+    )
+
+
+def _output(name: str, value: Value) -> OutputRecord:
+    plain, log10 = _plain(value)
+    return OutputRecord(name, value.status.value, plain, log10)
+
+
+def _plain(value: Value) -> tuple[float | None, float | None]:
+    if value.status is not Status.FINITE:
+        return None, None
+    if value.log_upper == -math.inf:
+        return 0.0, None
+    return _finite(Bracket(-math.inf, value.log_upper).upper), round_up(value.log_upper / _LOG10)

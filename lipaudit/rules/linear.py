@@ -1,0 +1,112 @@
+"""Convolutions, dense layers and folded scales: linear maps given by weights, whose constant is their spectral norm.
+
+y = K * x + b has the Lipschitz constant sigma_1(K *), whatever b is. The certified brackets come from ``spectral``; what a batch norm
+folded into a kernel adds in rounding is covered by a margin.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
+from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
+from lipaudit.rules.products import BILINEAR
+from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.convolution import convolution_norm
+from lipaudit.spectral.gram import spectral_norm
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF
+
+
+def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
+    """Widen a bracket by the rounding of folded scales.
+
+    Each fold multiplies entries by numbers known to 8 u and rounds once, so that the kernel moves by at most c u ||K||_F in the
+    Frobenius norm, its operator by sqrt(taps) times as much, while sigma_1 >= ||K||_F / sqrt(min(c_out, c_in)).
+    """
+    if not node.sources:
+        return bracket
+    margin = 16 * (len(node.sources) + 1) * UNIT_ROUNDOFF * math.sqrt(weight.numel())
+    return bracket * Bracket(math.log1p(-margin), math.log1p(margin))
+
+
+@rule(
+    CONVOLUTION,
+    *CONVOLUTIONS,
+    formula="sigma_1 of the convolution with its padding, stride, dilation, groups and size",
+    source="grid or torus supremum of sigma_1 of the symbol; zero padding is a compression",
+    two_sided=True,
+)
+def convolution(node: Node, settings: Settings) -> Effect:
+    """A convolution or transposed convolution with a constant kernel."""
+    if node.payload is None and count_refs(node.get("weight")):
+        return Effect.unbounded("convolution with a data-dependent kernel: no finite constant holds over all inputs")
+    payload = node.payload or as_convolution(node)
+    if payload is None:
+        return Effect.unsupported(f"{node.op} whose input does not depend on the network's input")
+    found = convolution_norm(payload, settings.tolerance)
+    bracket = _folded(found.bracket, node, payload.kernel)
+    if node.payload is not None:
+        return Effect.stretch(bracket, note=found.note)
+    return stretch(node, {"input": bracket, "bias": root(math.prod(payload.output_size))}, note=found.note)
+
+
+@rule(
+    DENSE,
+    "aten.linear.default",
+    "aten.addmm.default",
+    "aten.mm.default",
+    "aten.matmul.default",
+    formula="sigma_1(W)",
+    source="[P] Theorem 3 (Gram iteration)",
+    exact=True,
+)
+def dense(node: Node, settings: Settings) -> Effect:
+    """A matrix product with a constant on one side; leading axes are a batch."""
+    if node.payload is not None:
+        payload: Dense = node.payload
+        return Effect.stretch(_folded(spectral_norm(payload.weight, settings.tolerance), node, payload.weight))
+    operands = {key: node[key] for key in _OPERANDS[node.op]}
+    if all(isinstance(v, Ref) for v in operands.values()):
+        return Effect.unbounded(BILINEAR)
+    (varying, source), *_ = [(k, v) for k, v in operands.items() if isinstance(v, Ref)] or [("", None)]
+    (fixed, *_) = [v for v in operands.values() if isinstance(v, Constant)] or [None]
+    if not isinstance(source, Ref) or not isinstance(fixed, Constant):
+        return Effect.unsupported(f"{node.op} without one data-dependent and one constant operand")
+    value = fixed.value.detach()
+    # a vector is a matrix with one row, a stack of matrices is block diagonal
+    matrices = value.reshape(-1, *value.shape[-2:]) if value.dim() > 1 else value[None, None]
+    bracket = Bracket.maximum(spectral_norm(matrix, settings.tolerance) for matrix in matrices)
+    scale = node.get("alpha", 1)
+    bracket = bracket * rounded(abs(float(scale))) if scale != 1 else bracket  # type: ignore[arg-type]
+    # a stack of constants with more matrices than the data has applies several of them to the same data
+    copies = max(1, math.prod(value.shape[:-2]) // max(1, math.prod(source.info.shape[:-2])))
+    factors: dict[str, Bracket | float] = {varying: bracket * root(copies) if copies > 1 else bracket}
+    if node.op == "aten.addmm.default":
+        factors["self"] = rounded(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
+    if node.op == "aten.linear.default" and isinstance(node["bias"], Ref):
+        factors["bias"] = root(repeats(node["bias"], node.output))
+    return stretch(node, factors)
+
+
+_OPERANDS = {
+    "aten.linear.default": ("input", "weight"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.mm.default": ("self", "mat2"),
+    "aten.matmul.default": ("self", "other"),
+}
+
+
+@rule(
+    SCALE,
+    formula="max |scale|",
+    source="a diagonal map; its norm is its largest entry",
+    exact=True,
+)
+def scale(node: Node, _settings: Settings) -> Effect:
+    """A channelwise scale (batch norm in eval mode, LayerScale, a constant factor) that could not be folded."""
+    # one division and one square root, once more per scale folded into this one
+    return Effect.stretch(rounded(float(node.payload.factor.abs().max()), 2.0**-48 * (1 + len(node.sources))))
