@@ -28,7 +28,9 @@ def stretch(
     ordered: list[Bracket | float] = []
     for name, argument in node.arguments.items():
         count = count_refs(argument)
-        if count and name not in factors:
+        if count == 0:
+            continue
+        if name not in factors:
             return Effect.unsupported(
                 f"{name} of {node.op} depends on the network's input; the rule holds for a constant {name} only"
             )

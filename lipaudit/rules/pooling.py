@@ -25,8 +25,8 @@ from lipaudit.spectral.separable import (
     separable_norm,
 )
 
-# Entries of one axis's matrix; a quarter of a gigabyte in float64.
-MATRIX_LIMIT = 2**25
+# Entries of one axis's matrix; an eighth of a gigabyte in float64.
+MATRIX_LIMIT = 2**24
 
 
 def _axes(node: Node) -> int:

@@ -9,30 +9,23 @@ from __future__ import annotations
 
 from itertools import product
 
-import torch
-
 from lipaudit.graph.node import Node
 from lipaudit.rules.operands import data, stretch
 from lipaudit.rules.pooling import MATRIX_LIMIT
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.interpolation import Resize, resize_axis_norm
+from lipaudit.spectral.interpolation import resize_axis_norm, resize_matrix
 from lipaudit.spectral.separable import separable_norm
 
-_MODES = {
-    "upsample_nearest1d": Resize.NEAREST,
-    "upsample_nearest2d": Resize.NEAREST,
-    "upsample_nearest3d": Resize.NEAREST,
-    "_upsample_nearest_exact1d": Resize.NEAREST_EXACT,
-    "_upsample_nearest_exact2d": Resize.NEAREST_EXACT,
-    "_upsample_nearest_exact3d": Resize.NEAREST_EXACT,
-    "upsample_linear1d": Resize.LINEAR,
-    "upsample_bilinear2d": Resize.LINEAR,
-    "upsample_trilinear3d": Resize.LINEAR,
-    "upsample_bicubic2d": Resize.CUBIC,
-    "_upsample_bilinear2d_aa": Resize.LINEAR_ANTIALIAS,
-    "_upsample_bicubic2d_aa": Resize.CUBIC_ANTIALIAS,
-}
+_KERNELS = (
+    *(f"{family}{axes}d" for family in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)),
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+)
 
 
 def _scales(node: Node, axes: int) -> tuple[float | None, ...]:
@@ -45,30 +38,31 @@ def _scales(node: Node, axes: int) -> tuple[float | None, ...]:
 
 
 @rule(
-    *(f"aten.{name}.{kind}" for name, kind in product(_MODES, ("default", "vec"))),
+    *(f"aten.{kernel}.{kind}" for kernel, kind in product(_KERNELS, ("default", "vec"))),
     formula="product over the axes of sigma_1 of the 1-D resizing matrix",
     source="sigma_1 of a Kronecker product is the product of sigma_1",
     exact=True,
 )
 def resize(node: Node, settings: Settings) -> Effect:
     """Resize every spatial axis by its own matrix."""
-    mode = _MODES[node.op.split(".")[1]]
-    info = data(node, "self" if "self" in node.arguments else "input")
-    axes = len(info.shape) - 2
-    sizes, outputs = info.shape[2:], node.output.shape[2:]
-    nearest = mode in (Resize.NEAREST, Resize.NEAREST_EXACT)
-    dtype = torch.float64 if info.dtype is torch.float64 else torch.float32
-    norms: dict[tuple[int, int, float | None], Bracket] = {}
+    kernel = node.op.split(".")[1]
+    sizes = data(node, "self" if "self" in node.arguments else "input").shape[2:]
+    outputs = node.output.shape[2:]
+    if kernel.endswith("_aa") and outputs[1] == 1 and outputs[0] != sizes[0]:
+        return Effect.unsupported(
+            "torch resizes wrongly to a width of one with antialiasing: it reads the first row only"
+        )
+    corners = None if "nearest" in kernel else bool(node["align_corners"])
+    norms: dict[tuple[int, int, float | None], Bracket] = {}  # the axes of an image mostly share one matrix
     brackets = []
-    for axis in zip(sizes, outputs, _scales(node, axes), strict=True):
-        if not nearest and axis[0] * max(axis[:2]) > MATRIX_LIMIT:
+    for axis in zip(sizes, outputs, _scales(node, len(sizes)), strict=True):
+        if axis[0] * max(axis[:2]) > MATRIX_LIMIT:
             return Effect.unsupported(
                 f"resizing {axis[0]} entries to {axis[1]} takes a matrix of more than {MATRIX_LIMIT} entries; "
                 "audit a smaller input"
             )
         if axis not in norms:
-            size, output, scale = axis
-            corners = bool(node.get("align_corners", False))
-            norms[axis] = resize_axis_norm(size, output, mode, corners, scale, dtype, settings.tolerance / 4)
+            matrix = resize_matrix(kernel, *axis, corners, same_sizes=sizes == outputs)
+            norms[axis] = resize_axis_norm(matrix, "nearest" in kernel, settings.tolerance / 4)
         brackets.append(norms[axis])
-    return stretch(node, {"self": separable_norm(brackets), "input": separable_norm(brackets)})
+    return stretch(node, dict.fromkeys(("self", "input"), separable_norm(brackets)))

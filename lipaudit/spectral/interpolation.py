@@ -1,71 +1,56 @@
-"""The 1-D matrix of a resizing operation along one axis, obtained by resizing the unit vectors."""
+"""The 1-D matrix of a resizing kernel along one axis, obtained by resizing the unit vectors with the kernel itself.
+
+The other axes are dummies: one entry is copied to two, so that a kernel which copies its input when no size changes
+does so exactly where it would for the whole tensor.
+"""
 
 from __future__ import annotations
-
-from enum import StrEnum
 
 import torch
 
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.separable import axis_norm, largest_cover
-
-_ATEN = torch.ops.aten
-
-
-class Resize(StrEnum):
-    """The ways of resizing, named as torch names their kernels."""
-
-    NEAREST = "nearest"
-    NEAREST_EXACT = "nearest_exact"
-    LINEAR = "linear"
-    CUBIC = "cubic"
-    LINEAR_ANTIALIAS = "linear_antialias"
-    CUBIC_ANTIALIAS = "cubic_antialias"
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF
+from lipaudit.spectral.separable import axis_norm
 
 
-def source_indices(size: int, outputs: int, mode: Resize, scale: float | None, dtype: torch.dtype) -> list[int]:
-    """The entry that each output of a nearest-neighbour resize copies, as torch computes it in ``dtype``.
+def resize_matrix(
+    kernel: str,
+    size: int,
+    outputs: int,
+    scale: float | None,
+    align_corners: bool | None = None,
+    same_sizes: bool = False,
+) -> torch.Tensor:
+    """The (outputs, size) float64 matrix of one axis.
 
-    >>> source_indices(3, 6, Resize.NEAREST, None, torch.float32)
-    [0, 0, 1, 1, 2, 2]
-    """
-    numbers = torch.arange(size, dtype=dtype).reshape(1, 1, size)
-    resize = _ATEN.upsample_nearest1d if mode is Resize.NEAREST else _ATEN._upsample_nearest_exact1d
-    return [int(i) for i in resize.default(numbers, [outputs], scale).flatten().tolist()]
+    Args:
+        kernel: name of torch's kernel, ``upsample_bilinear2d`` for example.
+        size, outputs: entries before and after.
+        scale: the scale factor that the kernel is given, None where it follows from the sizes.
+        align_corners: for linear and cubic kernels; None for nearest-neighbour kernels, which have no such option.
+        same_sizes: whether no axis of the tensor changes its size.
 
-
-def resize_matrix(size: int, outputs: int, mode: Resize, align_corners: bool, scale: float | None) -> torch.Tensor:
-    """The (outputs, size) float64 matrix of a linear or cubic resize of one axis (the other has size 1, weight 1).
-
-    >>> resize_matrix(2, 3, Resize.LINEAR, True, None)
+    >>> resize_matrix("upsample_linear1d", 2, 3, None, True)
     tensor([[1.0000, 0.0000],
             [0.5000, 0.5000],
             [0.0000, 1.0000]], dtype=torch.float64)
     """
-    units = torch.eye(size, dtype=torch.float64).reshape(size, 1, size, 1)
-    resize = {
-        Resize.LINEAR: _ATEN.upsample_bilinear2d,
-        Resize.CUBIC: _ATEN.upsample_bicubic2d,
-        Resize.LINEAR_ANTIALIAS: _ATEN._upsample_bilinear2d_aa,
-        Resize.CUBIC_ANTIALIAS: _ATEN._upsample_bicubic2d_aa,
-    }[mode]
-    columns: torch.Tensor = resize.default(units, [outputs, 1], align_corners, scale, None)
-    return columns.reshape(size, outputs).T.contiguous()
+    dummies = int(kernel.removesuffix("_aa")[-2]) - 1
+    units = torch.eye(size, dtype=torch.float64).reshape(size, 1, *(1,) * dummies, size)
+    corners = [] if align_corners is None else [align_corners]
+    sizes = [1 if same_sizes else 2] * dummies + [outputs]
+    resize = getattr(torch.ops.aten, kernel).default
+    columns: torch.Tensor = resize(units, sizes, *corners, *(None,) * dummies, scale)
+    return columns.flatten(1)[:, :outputs].T.clone(memory_format=torch.contiguous_format)
 
 
-def resize_axis_norm(
-    size: int, outputs: int, mode: Resize, align_corners: bool, scale: float | None, dtype: torch.dtype, tol: float
-) -> Bracket:
-    """Certified bracket of the norm of resizing one axis.
+def resize_axis_norm(matrix: torch.Tensor, exact: bool, tol: float) -> Bracket:
+    """Certified bracket of the norm of one axis's matrix.
 
-    Nearest: the root of the largest number of copies. Linear, cubic: sigma_1 of the 1-D matrix. Its entries are a
-    continuous, piecewise polynomial function of the source coordinate, with a slope of at most 3 and computed with at
-    most 8 roundings of numbers up to n + m: each is off by at most 48 u (n + m) relative to the largest entry (>= 1/2
-    where nothing is averaged; weights of an averaging filter scale slope and size alike).
+    Nearest-neighbour matrices hold zeros and ones, exactly. The entries of the others are a continuous, piecewise
+    polynomial function of the source coordinate, with a slope of at most 3 and computed with at most 8 roundings of
+    numbers up to n + m: each is off by at most 64 u (n + m + 8) relative to the largest entry (weights of an averaging
+    filter scale in slope and size alike).
     """
-    if mode in (Resize.NEAREST, Resize.NEAREST_EXACT):
-        picked = source_indices(size, outputs, mode, scale, dtype)
-        count = largest_cover(range(i, i + 1) for i in picked)
-        return Bracket.root_sum_squares([Bracket.exact(1.0)] * count)
-    error = 64 * 2.0**-53 * (size + outputs + 8)
-    return axis_norm(resize_matrix(size, outputs, mode, align_corners, scale), error, tol)
+    error = 0.0 if exact else 64 * UNIT_ROUNDOFF * (sum(matrix.shape) + 8)
+    return axis_norm(matrix, error, tol)
