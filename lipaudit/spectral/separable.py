@@ -14,7 +14,7 @@ import torch
 
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.gram import spectral_norm
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma
+from lipaudit.spectral.rounding import gamma
 
 # Above this side the certified norm of a dense 1-D matrix costs more than its closed-form bound is worth.
 DENSE_SIDE = 1024
@@ -128,7 +128,7 @@ def _largest_norm(matrix: torch.Tensor, dim: int) -> Bracket:
 
 
 def _collatz_wielandt(matrix: torch.Tensor) -> Bracket:
-    """sigma_1^2 <= max_i (B^T B v)_i / v_i with B = |A| for every v > 0; a few power iterations choose v and bound from below.
+    """sigma_1^2 <= max_i (B^T B v)_i / v_i with B = |A|, for every v > 0; power iteration chooses v and bounds from below.
 
     The terms of B^T B v are positive, so that it is computed to a relative error of two sums.
     """
