@@ -9,6 +9,7 @@ piecewise linear, so that the gradient of ||J v|| in the point is zero and steps
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -26,14 +27,17 @@ STEP = 0.1
 def jacobian_lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int = 0) -> float:
     """The largest ||J(x) v|| / ||v|| found at the given inputs and at random ones (standard normal, seeded).
 
-    Several inputs and outputs count as one vector each. The module is left as it was found.
+    Several inputs and outputs count as one vector each. The module is left as it was found. Attention runs without its
+    fused kernels, which have no forward derivative.
 
     Returns:
         a plain number, 0 for a network whose outputs do not depend on its floating-point inputs.
     """
     generator = torch.Generator().manual_seed(seed)
     best = 0.0
-    with _frozen(module), sdpa_kernel(SDPBackend.MATH):  # the fused kernels have no forward derivative
+    with _frozen(module), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        # torch's own forward-mode differentiation loads decompositions through torch.jit
+        warnings.filterwarnings("ignore", message=r"`torch\.jit\.\w+` is deprecated", category=FutureWarning)
         for point in range(POINTS):
             start = [
                 x if point == 0 and bool(x.any()) else torch.randn(x.shape, generator=generator).to(x)

@@ -27,12 +27,12 @@ from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, rou
 from lipaudit.spectral.geometry import Convolution, Taps, padding_source, polyphase
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import apply, lower_bound
-from lipaudit.spectral.rounding import as_float64, gamma, scale_to_unit
+from lipaudit.spectral.rounding import as_float64, gamma, log_power_of_two, scale_to_unit
 from lipaudit.spectral.symbol import SymbolGram
 from lipaudit.spectral.torus import Supremum, grid_supremum, starting_lattice, torus_supremum
 
 # A grid with at most this many times the points of the first torus lattice is cheaper than the search, and tighter.
-GRID_FACTOR = 4
+GRID_FACTOR = 6
 # Operators up to this many entries are written out as a matrix where the Fourier bound is not tight.
 EXPLICIT_ENTRIES = 2**18
 # Lag matrices up to this many numbers are kept (1 GiB); larger kernels get the bound of their reshaped matrix.
@@ -117,8 +117,8 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
     if found.log_upper - log_lower > math.log1p(tol) and _entries(ordinary) <= EXPLICIT_ENTRIES:
         found = _explicit(ordinary, tol)
         log_lower = found.log_lower
-    shift = float(exponent) * math.log(2)
-    bracket = Bracket(round_down(min(log_lower, found.log_upper) + shift), round_up(found.log_upper + shift))
+    down, up = log_power_of_two(float(exponent))
+    bracket = Bracket(round_down(min(log_lower, found.log_upper) + down), round_up(found.log_upper + up))
     return ConvolutionNorm(bracket, found.note)
 
 
