@@ -40,7 +40,7 @@ def test_network_bound_and_rows(network: ResNet20) -> None:
     for row in report.layers:
         if row.lower_bound is not None:
             assert row.lower_bound <= row.upper_bound
-    assert all(row.tightness < 1.03 for row in convolutions)
+    assert all(row.tightness < 1.1 for row in convolutions)
 
 
 def test_block_factors(network: ResNet20) -> None:
