@@ -92,6 +92,7 @@ def getitem(node: Node, _settings: Settings) -> Effect:
 
 
 @rule(
+    "aten.fill.Scalar",
     *(f"aten.{name}.default" for name in (
         "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
     )),

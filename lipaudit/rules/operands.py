@@ -68,12 +68,12 @@ def data(node: Node, key: str) -> TensorInfo:
 
 
 def constant(node: Node, key: str) -> torch.Tensor | None:
-    """The constant tensor or number ``key`` in float64 on the CPU; None where it is absent or depends on the data.
+    """The real constant ``key``, tensor or number, in float64 on the CPU; None where there is none.
 
     The conversion is exact for every floating dtype and for integers below 2^53.
     """
     argument = node.get(key)
-    if isinstance(argument, Constant):
+    if isinstance(argument, Constant) and not argument.value.is_complex():
         return argument.value.detach().to("cpu", torch.float64)
     if isinstance(argument, bool | int | float):
         return torch.tensor(float(argument), dtype=torch.float64)
@@ -124,8 +124,9 @@ def root(count: int) -> Bracket:
 
 
 def inverse_root(count: float) -> Bracket:
-    """1 / sqrt(count)."""
-    return rounded(1 / math.sqrt(count))
+    """1 / sqrt(count), exact where that is a power of two."""
+    value = 1 / math.sqrt(count)
+    return Bracket.exact(value) if math.frexp(value)[0] == 0.5 and value * value * count == 1 else rounded(value)
 
 
 def is_float(info: TensorInfo) -> bool:

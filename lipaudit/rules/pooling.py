@@ -29,6 +29,11 @@ from lipaudit.spectral.separable import (
 MATRIX_LIMIT = 2**24
 
 
+def axis_tolerance(settings: Settings) -> float:
+    """The tolerance of one axis's norm, so that the product over three axes keeps the whole one."""
+    return max(settings.tolerance / 4, 1e-9)
+
+
 def _axes(node: Node) -> int:
     """The number of pooled axes, from the operation's name."""
     return int(node.op[node.op.index("pool") + 4])
@@ -128,7 +133,7 @@ def _average(
         if key not in norms:
             # one rounded division per entry
             norms[key] = axis_norm(
-                averaging_matrix(axis, size, divisor), entry_error=2.0**-52, tol=settings.tolerance / 4
+                averaging_matrix(axis, size, divisor), entry_error=2.0**-52, tol=axis_tolerance(settings)
             )
         brackets.append(norms[key])
     return stretch(node, {"self": separable_norm(brackets)})

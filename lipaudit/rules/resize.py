@@ -11,7 +11,7 @@ from itertools import product
 
 from lipaudit.graph.node import Node
 from lipaudit.rules.operands import data, stretch
-from lipaudit.rules.pooling import MATRIX_LIMIT
+from lipaudit.rules.pooling import MATRIX_LIMIT, axis_tolerance
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interpolation import resize_axis_norm, resize_matrix
@@ -63,6 +63,6 @@ def resize(node: Node, settings: Settings) -> Effect:
             )
         if axis not in norms:
             matrix = resize_matrix(kernel, *axis, corners, same_sizes=sizes == outputs)
-            norms[axis] = resize_axis_norm(matrix, "nearest" in kernel, settings.tolerance / 4)
+            norms[axis] = resize_axis_norm(matrix, "nearest" in kernel, axis_tolerance(settings))
         brackets.append(norms[axis])
     return stretch(node, dict.fromkeys(("self", "input"), separable_norm(brackets)))

@@ -8,7 +8,7 @@ number is a product over the axes as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -16,9 +16,9 @@ from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.gram import spectral_norm
 from lipaudit.spectral.rounding import gamma
 
-# Above this side the certified norm of a dense 1-D matrix costs more than its closed-form bound is worth.
-DENSE_SIDE = 1024
-_POWER_STEPS = 30
+# Above this (smaller) side Gram iteration on a 1-D matrix costs more than it is worth.
+DENSE_SIDE = 512
+_POWER_STEPS = 16
 
 
 def pooling_windows(
@@ -98,10 +98,10 @@ def axis_norm(matrix: torch.Tensor, entry_error: float = 0.0, tol: float = 1e-3)
         bracket = _largest_norm(matrix, dim=1)
     elif int(support.sum(1).max()) <= 1:
         bracket = _largest_norm(matrix, dim=0)
-    elif max(matrix.shape) <= DENSE_SIDE:
+    elif min(matrix.shape) <= DENSE_SIDE:
         bracket = spectral_norm(matrix, tol)
     else:
-        bracket = _collatz_wielandt(matrix)
+        bracket = _wide_bracket(matrix)
     # the error matrix has at most r entries in a row and c in a column: its norm is at most sqrt(r c) times its
     # largest entry
     row, column = int(support.sum(1).max()) + 2, int(support.sum(0).max()) + 2
@@ -127,25 +127,35 @@ def _largest_norm(matrix: torch.Tensor, dim: int) -> Bracket:
     return Bracket(log_down(value * (1 - error)), log_up(value * (1 + error)))
 
 
-def _collatz_wielandt(matrix: torch.Tensor) -> Bracket:
-    """sigma_1^2 <= max_i (B^T B v)_i / v_i with B = |A|, for every v > 0; power iteration chooses v and bounds from below.
+def _wide_bracket(matrix: torch.Tensor) -> Bracket:
+    """Collatz-Wielandt from above, power iteration from below, for matrices too large for Gram iteration.
 
-    The terms of B^T B v are positive, so that it is computed to a relative error of two sums.
+    sigma_1^2 <= rho(|A|^T |A|), and where entries have both signs sigma_1^2 <= rho(|A^T A|), in which they cancel; the
+    product is computed to gamma_n |A|^T |A| in every entry.
     """
     absolute = matrix.abs()
-    v = torch.ones(matrix.shape[1], dtype=torch.float64)
     error = gamma(2 * sum(matrix.shape) + 16)
-    upper = math.inf
-    for _ in range(_POWER_STEPS):
-        image = absolute.T @ (absolute @ v)
-        upper = min(upper, float((image / v).max()))
-        # a floor keeps v positive where a column is zero or far from the rest
-        v = image / image.max() + 2.0**-30
-    w = v
+    squared = _collatz_wielandt(lambda v: absolute.T @ (absolute @ v), matrix.shape[1])
+    if bool((matrix < 0).any()):
+        gram = (matrix.T @ matrix).abs()
+        squared = min(squared, _collatz_wielandt(lambda v: gram @ v, matrix.shape[1]) + error * squared)
+    w = torch.linspace(1, 2, matrix.shape[1], dtype=torch.float64)
     for _ in range(_POWER_STEPS):
         w = matrix.T @ (matrix @ w)
-        w = w / torch.linalg.vector_norm(w)
-    # ||fl(A w) - A w|| <= gamma_n ||A||_F for a unit vector w
-    image = torch.linalg.vector_norm(matrix @ w) / torch.linalg.vector_norm(w)
-    lower = float(image) * (1 - error) - 2 * error * float(torch.linalg.matrix_norm(matrix))
-    return Bracket(log_down(max(lower, 0.0)), log_up(math.sqrt(upper) * (1 + error)))
+        w = w / torch.linalg.vector_norm(w).clamp_min(2.0**-500)
+    # ||fl(A w) - A w|| <= gamma_n ||A||_F ||w||, and w is a unit vector or, started in the kernel, zero
+    image = float(torch.linalg.vector_norm(matrix @ w)) / max(1.0, float(torch.linalg.vector_norm(w)))
+    lower = image * (1 - error) - 2 * error * float(torch.linalg.matrix_norm(matrix))
+    return Bracket(log_down(max(lower, 0.0)), log_up(math.sqrt(squared) * (1 + 2 * error)))
+
+
+def _collatz_wielandt(apply: Callable[[torch.Tensor], torch.Tensor], size: int) -> float:
+    """rho(M) <= max_i (M v)_i / v_i for a matrix of non-negative entries and every v > 0; power iteration chooses v."""
+    v = torch.ones(size, dtype=torch.float64)
+    bound = math.inf
+    for _ in range(_POWER_STEPS):
+        image = apply(v)
+        bound = min(bound, float((image / v).max()))
+        # a floor keeps v positive where a column is zero or far from the rest
+        v = image / image.max() + 2.0**-30
+    return bound

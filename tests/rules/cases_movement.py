@@ -89,6 +89,7 @@ for name in ("zeros_like", "ones_like"):
     case(name, X)
 case("empty_like", X, function=torch.zeros_like)
 case("full_like", X, 2.0)
+case("aten.fill.Scalar", X, 2.0)
 case("new_zeros", X, [3])
 case("new_ones", X, [3])
 case("new_full", X, [3], 2.0)

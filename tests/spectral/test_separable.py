@@ -76,13 +76,23 @@ def test_wide_matrices_are_bounded_without_gram_iteration(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(separable, "spectral_norm", refuse)
     monkeypatch.setattr(separable, "DENSE_SIDE", 40)
-    for matrix in (
-        averaging_matrix(pooling_windows(90, 90, 5, 1, 2), 90),
-        resize_matrix("upsample_linear1d", 60, 150, None, False),
+    for matrix, tightness in (
+        (averaging_matrix(pooling_windows(90, 90, 5, 1, 2), 90), 1.005),
+        (resize_matrix("upsample_linear1d", 60, 150, None, False), 1.005),
+        (resize_matrix("upsample_bicubic2d", 60, 150, None, False), 1.1),
     ):
         bracket = axis_norm(matrix)
         assert bracket.lower <= sigma(matrix) * (1 + 1e-12)
-        assert sigma(matrix) * (1 - 1e-12) <= bracket.upper <= sigma(matrix) * 1.005
+        assert sigma(matrix) * (1 - 1e-12) <= bracket.upper <= sigma(matrix) * tightness
+        assert bracket.tightness <= tightness**2
+
+
+def test_a_start_in_the_kernel_gives_no_lower_bound_but_the_upper_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(separable, "DENSE_SIDE", 1)
+    differences = torch.tensor([[1.0, -2.0, 1.0], [-2.0, 4.0, -2.0]], dtype=torch.float64)
+    bracket = axis_norm(differences)
+    assert bracket.log_lower <= math.log(sigma(differences))
+    assert sigma(differences) <= bracket.upper <= sigma(differences) * 1.2
 
 
 def test_entry_errors_widen_the_bracket_both_ways() -> None:
