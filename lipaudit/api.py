@@ -224,5 +224,3 @@ def _remarks(graph: Graph) -> list[str]:
             f"The network has {len(graph.outputs)} outputs; its bound is for all of them taken as one vector."
         )
     return remarks
-
-

@@ -104,12 +104,11 @@ def _outputs(module: nn.Module, x: tuple[torch.Tensor, ...]) -> tuple[torch.Tens
 
 
 def _jvp(module: nn.Module, x: list[torch.Tensor], v: list[torch.Tensor]) -> list[torch.Tensor]:
-    _, image = torch.func.jvp(lambda *inputs: _outputs(module, inputs), tuple(x), tuple(v))
-    return list(image)
+    return list(torch.func.jvp(lambda *inputs: _outputs(module, inputs), tuple(x), tuple(v))[1])
 
 
 def _vjp(module: nn.Module, x: list[torch.Tensor], image: list[torch.Tensor]) -> list[torch.Tensor]:
-    _, pull = torch.func.vjp(lambda *inputs: _outputs(module, inputs), *x)
+    pull = torch.func.vjp(lambda *inputs: _outputs(module, inputs), *x)[1]
     return list(pull(tuple(image)))
 
 

@@ -44,7 +44,9 @@ class Propagation:
     elasticities: Mapping[str, float]
 
 
-def evaluate_rules(graph: Graph, settings: Settings, progress: Callable[[int, int, str], None] | None = None) -> dict[str, Effect]:
+def evaluate_rules(
+    graph: Graph, settings: Settings, progress: Callable[[int, int, str], None] | None = None
+) -> dict[str, Effect]:
     """The effect of every node that is not a network input, in topological order."""
     nodes = [n for n in graph if n.op != "input"]
     effects = {}

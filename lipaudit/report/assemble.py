@@ -32,7 +32,7 @@ def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) ->
         before = dict.fromkeys(name for ref in node.refs for name in sources[ref.name])
         sources[node.name] = (readable[node.name],) if node.name in readable else tuple(before)
     inputs = {n.name: tuple(dict.fromkeys(s for ref in n.refs for s in sources[ref.name])) for n in rows}
-    return tuple(_layer(n, titles[n.name], inputs[n.name], found) for n in rows)
+    return tuple(_layer(n, titles[n.name], inputs[n.name], found, names) for n in rows)
 
 
 def _has_row(node: Node, effect: Effect) -> bool:
@@ -64,7 +64,9 @@ def _titles(rows: list[Node], names: Mapping[str, str]) -> dict[str, str]:
     return titles
 
 
-def _layer(node: Node, title: str, inputs: tuple[str, ...], found: Propagation) -> LayerRecord:
+def _layer(
+    node: Node, title: str, inputs: tuple[str, ...], found: Propagation, names: Mapping[str, str]
+) -> LayerRecord:
     effect = found.effects[node.name]
     rule = find_rule(node.op)
     figures: dict[str, float | None] = {}
@@ -88,7 +90,7 @@ def _layer(node: Node, title: str, inputs: tuple[str, ...], found: Propagation) 
         share=share,
         reason=effect.reason,
         note=effect.note,
-        folded=node.sources,
+        folded=tuple(names.get(source, source) for source in node.sources),
         **figures,
     )
 
@@ -171,7 +173,10 @@ def network_record(
     graph: Graph, found: Propagation, rows: tuple[LayerRecord, ...], lower: float | None, std: tuple[float, ...] | None
 ) -> NetworkRecord:
     """The network's own figures; ``std`` is the normalisation that makes pixels into the network's input."""
-    outputs = tuple(_output(f"output {i}" if len(graph.outputs) > 1 else "output", found.outputs[n]) for i, n in enumerate(graph.outputs))
+    outputs = tuple(
+        _output(f"output {i}" if len(graph.outputs) > 1 else "output", found.outputs[n])
+        for i, n in enumerate(graph.outputs)
+    )
     value = found.network
     plain, log10 = _plain(value)
     pixel_plain = pixel_log10 = None

@@ -70,21 +70,22 @@ def dense(node: Node, settings: Settings) -> Effect:
         payload: Dense = node.payload
         return Effect.stretch(_folded(spectral_norm(payload.weight, settings.tolerance), node, payload.weight))
     operands = {key: node[key] for key in _OPERANDS[node.op]}
-    if all(isinstance(v, Ref) for v in operands.values()):
+    varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
+    constants = [v for v in operands.values() if isinstance(v, Constant)]
+    if len(varying) == 2:
         return Effect.unbounded(BILINEAR)
-    (varying, source), *_ = [(k, v) for k, v in operands.items() if isinstance(v, Ref)] or [("", None)]
-    (fixed, *_) = [v for v in operands.values() if isinstance(v, Constant)] or [None]
-    if not isinstance(source, Ref) or not isinstance(fixed, Constant):
+    if len(varying) != 1 or len(constants) != 1:
         return Effect.unsupported(f"{node.op} without one data-dependent and one constant operand")
-    value = fixed.value.detach()
+    (key, source), value = *varying.items(), constants[0].value.detach()
     # a vector is a matrix with one row, a stack of matrices is block diagonal
     matrices = value.reshape(-1, *value.shape[-2:]) if value.dim() > 1 else value[None, None]
     bracket = Bracket.maximum(spectral_norm(matrix, settings.tolerance) for matrix in matrices)
     scale = node.get("alpha", 1)
     bracket = bracket * rounded(abs(float(scale))) if scale != 1 else bracket  # type: ignore[arg-type]
-    # a stack of constants with more matrices than the data has applies several of them to the same data
-    copies = max(1, math.prod(value.shape[:-2]) // max(1, math.prod(source.info.shape[:-2])))
-    factors: dict[str, Bracket | float] = {varying: bracket * root(copies) if copies > 1 else bracket}
+    # broadcasting a stack of constants applies several of them to the same data
+    stack = source.info.shape[:-2]
+    copies = math.prod(torch.broadcast_shapes(stack, value.shape[:-2])) // max(1, math.prod(stack))
+    factors: dict[str, Bracket | float] = {key: bracket * root(copies) if copies > 1 else bracket}
     if node.op == "aten.addmm.default":
         factors["self"] = rounded(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
     if node.op == "aten.linear.default" and isinstance(node["bias"], Ref):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 _INF = math.inf
@@ -68,6 +68,7 @@ class Bracket:
     log_lower: float
     log_upper: float
     rigor: Rigor = Rigor.CERTIFIED
+    value: float | None = field(default=None, compare=False)  # the constant itself where it is a known float
 
     def __post_init__(self) -> None:
         if math.isnan(self.log_lower) or math.isnan(self.log_upper):
@@ -76,7 +77,7 @@ class Bracket:
     @classmethod
     def exact(cls, value: float, rigor: Rigor = Rigor.CERTIFIED) -> Bracket:
         """The bracket of a constant known to the last bit (a float given in plain units)."""
-        return cls(log_down(value), log_up(value), rigor)
+        return cls(log_down(value), log_up(value), rigor, value)
 
     @classmethod
     def at_most(cls, value: float, rigor: Rigor = Rigor.CERTIFIED) -> Bracket:
@@ -86,6 +87,8 @@ class Bracket:
     @property
     def upper(self) -> float:
         """Upper end in plain units, rounded up; ``inf`` where it does not fit a float."""
+        if self.value is not None:
+            return self.value
         try:
             return round_up(math.exp(self.log_upper))
         except OverflowError:
@@ -94,6 +97,8 @@ class Bracket:
     @property
     def lower(self) -> float:
         """Lower end in plain units, rounded down, never negative."""
+        if self.value is not None:
+            return self.value
         try:
             return max(0.0, round_down(math.exp(self.log_lower)))
         except OverflowError:
@@ -102,7 +107,7 @@ class Bracket:
     @property
     def tightness(self) -> float:
         """upper / lower, at least 1; ``inf`` where no lower bound is known."""
-        if self.log_upper == -_INF:
+        if self.log_upper == -_INF or self.value is not None:
             return 1.0
         gap = self.log_upper - self.log_lower
         return _INF if gap > 700 else math.exp(gap)
