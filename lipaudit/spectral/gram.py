@@ -23,11 +23,17 @@ import torch
 from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
 from lipaudit.spectral.certificate import is_below
 from lipaudit.spectral.krylov import leading_vectors
-from lipaudit.spectral.rounding import as_float64, frobenius_squared_up, gamma, product_error, scale_to_unit
+from lipaudit.spectral.rounding import (
+    as_float64,
+    frobenius_squared_up,
+    gamma,
+    log_power_of_two,
+    product_error,
+    scale_to_unit,
+)
 
 # The shares of the tolerance at which a certificate is tried: lower bounds are usually far closer than asked for.
 SLACKS = (0.05, 0.99)
-_LOG2 = math.log(2)
 # The Schatten norm of a matrix with m columns exceeds sigma_1 by at most m^(1/2^(N+1)): 1e-12 after this many products.
 MAX_PRODUCTS = 48
 
@@ -54,7 +60,7 @@ class GramIteration:
         wide = as_float64(matrix, "the matrix")
         self.transposed = wide.shape[0] < wide.shape[1]
         self.is_zero = wide.numel() == 0 or not bool(wide.any())
-        wide = wide.mH if self.transposed else wide
+        wide = wide.mH.resolve_conj() if self.transposed else wide
         self.scaled, exponent = scale_to_unit(wide, dims=2) if not self.is_zero else (wide, 0.0)
         self.exponent = float(exponent)
         self.iterate = self.scaled
@@ -83,9 +89,11 @@ class GramIteration:
         bound = log_up(round_up(math.sqrt(float(frobenius_squared_up(self.iterate, 2)))))
         for scale, error in zip(reversed(self._scales), reversed(self._errors), strict=True):
             # sigma_1(A_t) <= sqrt(2^scale * bound + error)
-            bound = Bracket.sum((Bracket(-math.inf, round_up(bound + scale * _LOG2)), Bracket.at_most(error))).log_upper
+            bound = Bracket.sum(
+                (Bracket(-math.inf, round_up(bound + log_power_of_two(scale)[1])), Bracket.at_most(error))
+            ).log_upper
             bound = round_up(bound / 2)
-        return round_up(bound + self.exponent * _LOG2)
+        return round_up(bound + log_power_of_two(self.exponent)[1])
 
     def log_lower(self, vector: torch.Tensor | None = None) -> float:
         """log(||A v|| / ||v||) rounded down, v = :meth:`singular_vector` unless one is given."""
@@ -98,7 +106,9 @@ class GramIteration:
         length = float(torch.linalg.vector_norm(v)) * (1 + gamma(2 * v.numel() + 8))
         stretched = float(torch.linalg.vector_norm(image)) * (1 - gamma(2 * image.numel() + 8))
         ratio = stretched / length * (1 - 2**-50) - slack * (1 + 2**-50)
-        return round_down(log_down(ratio) + self.exponent * _LOG2) if ratio > 0 else -math.inf
+        if not ratio > 0:
+            return -math.inf
+        return round_down(log_down(ratio) + log_power_of_two(self.exponent)[0])
 
     def certifies(self, log_bound: float) -> bool:
         """Whether sigma_1 <= exp(log_bound) is proved by one Cholesky factorisation of the first Gram matrix."""
@@ -107,8 +117,9 @@ class GramIteration:
         if self.gram is None:
             return False
         # everything in units of the rescaled first Gram matrix; exp and its argument are rounded down
-        relative = 2 * round_down(log_bound - self.exponent * _LOG2) - self._scales[0] * _LOG2
-        threshold = round_down(math.exp(round_down(min(relative, 700.0))))
+        unscaled = round_down(log_bound - log_power_of_two(self.exponent)[1])
+        relative = round_down(2 * unscaled - log_power_of_two(self._scales[0])[1])
+        threshold = round_down(math.exp(min(relative, 700.0)))
         error = round_up(self._errors[0] * 2.0 ** -self._scales[0])
         return bool(is_below(self.gram[None], error, threshold))
 

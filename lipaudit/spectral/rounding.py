@@ -12,6 +12,7 @@ import math
 import torch
 
 from lipaudit.errors import NonFiniteWeightsError
+from lipaudit.spectral.bracket import round_down, round_up
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -28,6 +29,19 @@ def gamma(n: int) -> float:
     return nu / (1 - nu) * (1 + 2**-40)
 
 
+def log_power_of_two(exponent: float) -> tuple[float, float]:
+    """A lower and an upper bound of log(2^exponent) = exponent log 2, for an integer exponent below 2^53.
+
+    The error is relative to the product, which may dwarf a difference that it is part of: it must be rounded by itself.
+
+    >>> low, high = log_power_of_two(1000.0)
+    >>> low < 1000 * math.log(2) < high
+    True
+    """
+    product = exponent * math.log(2)
+    return round_down(product, 2), round_up(product, 2)
+
+
 def product_error(inner: int, *, complex_entries: bool) -> float:
     """e with ||fl(A* B) - A* B||_F <= e ||A||_F ||B||_F for an inner dimension ``inner``.
 
@@ -42,7 +56,7 @@ def as_float64(tensor: torch.Tensor, name: str = "the weight") -> torch.Tensor:
     Raises:
         NonFiniteWeightsError: if an entry is NaN or infinite.
     """
-    wide = tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64)
+    wide = tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).resolve_conj()
     if not bool(torch.isfinite(wide).all()):
         raise NonFiniteWeightsError([name])
     return wide

@@ -26,7 +26,7 @@ from lipaudit.spectral.bracket import log_down, log_up, round_down, round_up
 from lipaudit.spectral.certificate import is_below
 from lipaudit.spectral.gram import MAX_PRODUCTS, SLACKS, GramIteration
 from lipaudit.spectral.krylov import leading_vectors
-from lipaudit.spectral.rounding import product_error
+from lipaudit.spectral.rounding import log_power_of_two, product_error
 from lipaudit.spectral.symbol import Frequencies, SymbolGram
 
 # Floating-point operations that one layer's torus search may spend before it settles for its cosine factor.
@@ -170,11 +170,11 @@ class _Search:
     def result(self, upper: float, tight: bool) -> Supremum:
         """Back from scaled eigenvalues to log singular values."""
         group, angle, vector = self.place or (0, (0.0,) * self.gram.lags.shape[1], self._noise)
-        shift = self.gram.exponent * math.log(2)
-        lower = round_down(log_down(self.best) / 2 + shift) if self.best > 0 else -math.inf
+        down, up = log_power_of_two(self.gram.exponent)
+        lower = round_down(log_down(self.best) / 2 + down) if self.best > 0 else -math.inf
         left = self.gram.left_vector(group, angle, vector)
         real_angle = tuple(a / g for a, g in zip(angle, self.gram.taps.divisors, strict=True))
-        return Supremum(lower, round_up(log_up(upper) / 2 + shift), group, real_angle, left, tight)
+        return Supremum(lower, round_up(log_up(upper) / 2 + up), group, real_angle, left, tight)
 
 
 def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supremum:
