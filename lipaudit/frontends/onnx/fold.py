@@ -1,15 +1,17 @@
-"""Evaluation of nodes that do not depend on the network's input, by ONNX's own reference implementation."""
+"""Evaluation of nodes that do not depend on the network's input."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from lipaudit.frontends.onnx.operators import NodeView
+from lipaudit.frontends.onnx.operators import NodeView, UnsupportedOperatorError, Value, find_converter
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
@@ -19,8 +21,24 @@ def is_random(node: onnx.NodeProto) -> bool:
     return node.op_type in _RANDOM
 
 
-def evaluate(node: NodeView, opsets: Mapping[str, int]) -> list[np.ndarray[Any, Any]]:
-    """The outputs of a node whose inputs are all constant."""
+def evaluate(node: NodeView, opsets: Mapping[str, int]) -> list[Array]:
+    """The outputs of a node whose inputs are all constant.
+
+    By the converter of the operator where there is one (it knows the operator at every opset), else by ONNX's reference.
+    """
+    convert = find_converter(node.proto)
+    if convert is not None and node.operands and node.operands[0] is not None:
+        first = node.operands[0]
+        view = NodeView(node.proto, node.opset, (Value(first.name, example=first.tensor), *node.operands[1:]))
+        try:
+            result = convert(view)(first.tensor)
+        except UnsupportedOperatorError:
+            return _reference(node, opsets)
+        return [tensor.numpy() for tensor in (result if isinstance(result, tuple) else (result,))]
+    return _reference(node, opsets)
+
+
+def _reference(node: NodeView, opsets: Mapping[str, int]) -> list[Array]:
     feeds = {
         name: value.constant
         for name, value in zip(node.proto.input, node.operands, strict=True)
@@ -34,7 +52,7 @@ def evaluate(node: NodeView, opsets: Mapping[str, int]) -> list[np.ndarray[Any, 
     return [np.asarray(result) for result in results]
 
 
-def shape_constant(node: NodeView) -> np.ndarray[Any, Any]:
+def shape_constant(node: NodeView) -> Array:
     """The value of Shape (from ``start`` to ``end``) or Size: a constant, because every shape is static."""
     shape = node.shape()
     if node.op == "Size":
