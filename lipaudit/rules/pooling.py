@@ -63,7 +63,10 @@ def _windows(node: Node) -> list[list[range]]:
 )
 def max_pool(node: Node, _settings: Settings) -> Effect:
     """3x3 windows with stride 2 cover a pixel up to 4 times: 2; without overlap 1."""
-    return stretch(node, {"self": root(math.prod(largest_cover(windows) for windows in _windows(node)))})
+    windows = _windows(node)
+    if any(len(window) == 0 for axis in windows for window in axis):
+        return Effect.unsupported("a window of max pooling reads padding only: its output is minus infinity")
+    return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
 
 
 @rule(

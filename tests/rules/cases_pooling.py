@@ -79,3 +79,4 @@ for axes, names in KERNELS.items():
                 case(f"aten.{name}.vec", x, None, *corners, [scale, 1.5, 1.5][:axes])
 for kernel in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
     unsupported(kernel, data(1, 1, 4, 3), [2, 1], False)
+unsupported("max_pool1d", data(1, 1, 1), [2], [1], [1], [2])
