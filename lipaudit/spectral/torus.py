@@ -11,8 +11,8 @@ sigma_1(D(w)) >= sup * cos(sum_a n_a h_a): cells for which the opposite is prove
 until the claimed supremum is proved.
 On a complete regular lattice the larger factor prod_a cos(n_a h_a) holds (Ehlich and Zeller, 1964, one axis after
 the other), but for the largest lattice value only, not for the point nearest to a maximiser, so it ends the search and
-does not prune. Where the spectrum is flat nothing can be dropped; the search then stops at a budget and keeps its
-factor.
+does not prune. Where the spectrum is flat nothing can be dropped: a few probes show it, and one complete lattice
+ends the search with its factor. Otherwise the search stops at a budget with the factor that it has reached.
 """
 
 from __future__ import annotations
@@ -30,10 +30,20 @@ from lipaudit.spectral.rounding import log_power_of_two, product_error
 from lipaudit.spectral.symbol import Frequencies, SymbolGram
 
 # Floating-point operations that one layer's torus search may spend before it settles for its cosine factor.
-TORUS_BUDGET = 3e10
+TORUS_BUDGET = 2e10
+# A flat spectrum of n x n Gram matrices gets one complete lattice of sqrt(FLAT_DENSITY / n) points per degree and axis,
+# whose factor costs about n / 16000 per axis. A factorisation takes a time of about n^2.2, so that a larger n is paid
+# for half in time and half in looseness, and the search costs about as much as the grids of small inputs.
+FLAT_DENSITY = 8e4
+# Cells that are tried before a level is pruned; if nearly all of them survive, pruning is not worth its passes.
+PROBES = 8
 # Numbers held at once while frequencies are processed in chunks.
 CHUNK_NUMBERS = 2**21
+_START_DENSITY = 16.0
+_LEAST_DENSITY = 8.0
 _LANCZOS_STEPS = (12, 24, 48, 96, 192)
+# Of the matrices of a chunk that a threshold does not cover, so many are searched for a larger quotient.
+_IMPROVED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +109,12 @@ class _Search:
         return fresh.select(bounds.argsort(descending=True))
 
     def improve(self, grams: torch.Tensor, pairs: _Pairs, steps: int) -> None:
-        """Raise ``best`` by Rayleigh quotients of the given matrices."""
-        column = grams.diagonal(dim1=1, dim2=2).real.argmax(-1)
-        start = grams.mT[torch.arange(len(pairs)), column]
-        start = start / torch.linalg.vector_norm(start, dim=-1, keepdim=True).clamp_min(1e-300) + 0.1 * self._noise
-        vectors = leading_vectors(grams, start, steps)
-        images = torch.bmm(grams, vectors[..., None])[..., 0]
-        lengths = torch.linalg.vecdot(vectors, vectors).real
-        quotients = torch.linalg.vecdot(vectors, images).real / lengths
+        """Raise ``best`` by Rayleigh quotients of the most promising of the given matrices."""
+        if len(pairs) > _IMPROVED:
+            vectors, quotients = self._quotients(grams, _LANCZOS_STEPS[0] // 4)
+            promising = quotients.topk(_IMPROVED).indices
+            grams, pairs = grams[promising], pairs.select(promising)
+        vectors, quotients = self._quotients(grams, steps)
         # ||G||_2 <= scale; the quotient of a computed matrix, two products of length n
         slack = self.gram.error + 3 * product_error(self.gram.n, complex_entries=True) * self.gram.scale
         position = int(quotients.argmax())
@@ -115,6 +123,16 @@ class _Search:
             self.best = value
             angle = tuple(pairs.frequencies.select(torch.tensor([position])).angles()[0].tolist())
             self.place = (int(pairs.groups[position]), angle, vectors[position])
+
+    def _quotients(self, grams: torch.Tensor, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Vectors of a Krylov space and their Rayleigh quotients."""
+        column = grams.diagonal(dim1=1, dim2=2).real.argmax(-1)
+        start = grams.mT[torch.arange(len(grams)), column]
+        start = start / torch.linalg.vector_norm(start, dim=-1, keepdim=True).clamp_min(1e-300) + 0.1 * self._noise
+        vectors = leading_vectors(grams, start, steps)
+        images = torch.bmm(grams, vectors[..., None])[..., 0]
+        lengths = torch.linalg.vecdot(vectors, vectors).real
+        return vectors, torch.linalg.vecdot(vectors, images).real / lengths
 
     def unproved(self, pairs: _Pairs, slack: float, factor: float, steps: int) -> _Pairs:
         """Pairs for which lambda_max < best (1 + slack tol)^2 factor is not proved; ``best`` may rise on the way."""
@@ -147,6 +165,19 @@ class _Search:
         """A first Rayleigh quotient from the most promising pairs."""
         top = pairs.select(slice(0, min(8, self.chunk)))  # type: ignore[arg-type]
         self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[1])
+
+    def is_flat(self, cells: _Pairs, factor: float) -> bool:
+        """Whether of a few cells, spread over all, nearly every one holds more than ``factor`` of the best value."""
+        if self.gram.n == 1 or len(cells) <= 2 * PROBES:
+            return False
+        sample = cells.select(torch.linspace(0, len(cells) - 1, PROBES).round().long())
+        failed = 0
+        for start in range(0, PROBES, self.chunk):
+            part = sample.select(slice(start, start + self.chunk))  # type: ignore[arg-type]
+            grams = self.gram.at(part.groups, part.frequencies)
+            below = is_below(grams, self.gram.error, self.threshold(SLACKS[-1], factor))
+            failed += int((~below).sum())
+        return failed >= PROBES - 1
 
     def prove_maximum(self, pairs: _Pairs) -> float:
         """A certified upper bound of the largest lambda_max among the pairs, within the tolerance of ``best``."""
@@ -185,30 +216,44 @@ def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supr
     return search.result(search.prove_maximum(pairs), tight=True)
 
 
-def starting_lattice(degrees: tuple[float, ...]) -> tuple[int, ...]:
-    """Points per axis from which the torus search starts: spacing small against the period of the highest wave."""
-    return tuple(1 if n == 0 else max(8, math.ceil(16 * n)) for n in degrees)
+def cheap_grid(gram: SymbolGram) -> int:
+    """Points up to which a grid, which is tighter, costs about as much as the torus search."""
+    first = math.prod(_lattice(gram.taps.degrees, _START_DENSITY))
+    flat = math.prod(_lattice(gram.taps.degrees, math.sqrt(FLAT_DENSITY / gram.n)))
+    return min(6 * first, 3 * flat)
+
+
+def _lattice(degrees: tuple[float, ...], density: float) -> tuple[int, ...]:
+    return tuple(1 if n == 0 else max(math.ceil(density / 2), math.ceil(density * n)) for n in degrees)
 
 
 def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -> Supremum:
     """sup of sigma_1(D(w)) over all frequencies: the norm on Z^d, a bound for every zero-padded size."""
     degrees = gram.taps.degrees
-    period = starting_lattice(degrees)
-    half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
     axes = tuple(n > 0 for n in degrees)
+    copies = 2 ** sum(axes)
     search = _Search(gram, tol)
+    limit = budget / gram.evaluation_cost
+    finest = _flat_density(gram, limit)
+    density = min(_START_DENSITY, finest)
+    period = _lattice(degrees, density)
+    half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
     cells = search.pairs(Frequencies.lattice(period).halved())
     search.start(cells)
     whole = True  # no cell has been dropped yet: the cells are a complete lattice
-    limit = budget / gram.evaluation_cost
+    slack = SLACKS[-1]
     while True:
         reach = [round_up(n * h) for n, h in zip(degrees, half_widths, strict=True)]
         local = _cosine_squared([math.fsum(reach)])
-        slack = SLACKS[-1]
-        left = search.unproved(cells, slack, local, _LANCZOS_STEPS[0])
+        if whole and search.is_flat(cells, local):
+            if 2 * density > finest:
+                return _complete_lattice(search, _lattice(degrees, finest))
+            left = cells
+        else:
+            left = search.unproved(cells, slack, local, _LANCZOS_STEPS[0])
         if not len(left):
             return search.result(search.threshold(slack), tight=True)
-        children = len(left) * 2 ** sum(axes)
+        children = len(left) * copies
         if not any(axes) or search.evaluations + 1.5 * children > limit:
             # everything dropped so far is below the threshold or below the last lattice's proved maximum
             top = max(search.prove_maximum(left), search.threshold(slack, local))
@@ -216,10 +261,27 @@ def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -
             upper = max(search.threshold(slack), round_up(top / factor))
             return search.result(upper, tight=upper <= search.threshold(1.0))
         whole = whole and len(left) == len(cells)
-        copies = 2 ** sum(axes)
         split = left.frequencies.split(axes)
         cells = search.rebound(_Pairs(left.groups.repeat(copies), split, left.bounds.repeat(copies)))
         half_widths = [h / 2 for h in half_widths]
+        density *= 2
+
+
+def _flat_density(gram: SymbolGram, limit: float) -> float:
+    """Points per degree and axis of the lattice that a flat spectrum gets."""
+    density = math.sqrt(FLAT_DENSITY / gram.n)
+    while density > _START_DENSITY and gram.groups * math.prod(_lattice(gram.taps.degrees, density)) > 2 * limit:
+        density *= 0.9
+    return max(density, _LEAST_DENSITY)
+
+
+def _complete_lattice(search: _Search, period: tuple[int, ...]) -> Supremum:
+    """The bound max sigma_1 / prod_a cos(pi n_a / N_a) of a complete lattice of N_a points per axis."""
+    degrees = search.gram.taps.degrees
+    factor = _cosine_squared([round_up(math.pi * n / p) for n, p in zip(degrees, period, strict=True)])
+    top = search.prove_maximum(search.pairs(Frequencies.lattice(period)))
+    upper = round_up(top / factor)
+    return search.result(upper, tight=upper <= search.threshold(1.0))
 
 
 def _cosine_squared(angles: list[float]) -> float:
