@@ -40,6 +40,8 @@ class Convolution:
         d = self.kernel.dim() - 2
         if d not in (1, 2, 3):
             raise ValueError(f"a convolution kernel has 3 to 5 axes, not the shape {tuple(self.kernel.shape)}")
+        if self.kernel.is_complex():
+            raise ValueError("complex kernels are not supported: pass the real and imaginary parts as channels")
         for name in ("input_size", "stride", "padding", "dilation"):
             if len(getattr(self, name)) != d:
                 raise ValueError(f"{name} needs {d} entries for a kernel of shape {tuple(self.kernel.shape)}")
