@@ -29,8 +29,10 @@ from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import apply, lower_bound
 from lipaudit.spectral.rounding import as_float64, gamma, log_power_of_two, scale_to_unit
 from lipaudit.spectral.symbol import SymbolGram
-from lipaudit.spectral.torus import Supremum, cheap_grid, grid_supremum, torus_supremum
+from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, torus_supremum
 
+# A grid with at most this many times the points of the torus search's first lattice costs about as much, and is tighter.
+GRID_FACTOR = 4.5
 # Operators up to this many entries are written out as a matrix where the Fourier bound is not tight.
 EXPLICIT_ENTRIES = 2**18
 # Lag matrices up to this many numbers are kept (1 GiB); larger kernels get the bound of their reshaped matrix.
@@ -184,7 +186,7 @@ def _grid_or_torus(gram: SymbolGram, period: tuple[int, ...], tol: float, size_f
     period = tuple(1 if n == 0 else p // math.gcd(p, g) for p, g, n in axes)
     # the grid's maximum lies within this factor of the supremum over the torus
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in zip(degrees, period, strict=True) if n)
-    if math.prod(period) > cheap_grid(gram) and (size_free or gap >= 1 - tol / 4):
+    if math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
         found = torus_supremum(gram, tol if size_free else tol / 2)
         note = "torus" if found.tight else "torus, flat spectrum"
     else:

@@ -216,11 +216,10 @@ def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supr
     return search.result(search.prove_maximum(pairs), tight=True)
 
 
-def cheap_grid(gram: SymbolGram) -> int:
-    """Points up to which a grid, which is tighter, costs about as much as the torus search."""
-    first = math.prod(_lattice(gram.taps.degrees, _START_DENSITY))
-    flat = math.prod(_lattice(gram.taps.degrees, math.sqrt(FLAT_DENSITY / gram.n)))
-    return min(6 * first, 3 * flat)
+def starting_points(gram: SymbolGram) -> int:
+    """Points of the lattice from which the torus search starts."""
+    density = min(_START_DENSITY, max(_LEAST_DENSITY, math.sqrt(FLAT_DENSITY / gram.n)))
+    return math.prod(_lattice(gram.taps.degrees, density))
 
 
 def _lattice(degrees: tuple[float, ...], density: float) -> tuple[int, ...]:
