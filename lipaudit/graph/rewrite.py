@@ -40,6 +40,15 @@ def uses(graph: Graph) -> Counter[str]:
     return Counter([ref.name for node in graph for ref in node.refs] + list(graph.outputs))
 
 
+def drop_unread(graph: Graph) -> Graph:
+    """The graph without nodes that no output depends on; network inputs stay."""
+    needed = {*graph.outputs, *graph.inputs}
+    for node in reversed(graph.nodes):
+        if node.name in needed:
+            needed.update(ref.name for ref in node.refs)
+    return replace(graph, nodes=tuple(node for node in graph if node.name in needed))
+
+
 def label(node: Node) -> str:
     """How a node is called in a list of what was folded: its module path, or its own name at the top level."""
     return node.module or node.name

@@ -1,4 +1,7 @@
-"""Exact simplifications of a captured graph: identities out, scales folded, padding absorbed, linear branches merged.
+"""Exact simplifications of a captured graph.
+
+Identities go, written-out activations become one operation, scales are folded, padding is absorbed, linear branches
+are merged.
 
 None of them changes the function on differences: f(x) - f(y) stays what it was (biases drop out). They matter because
 the norm of a product of matrices is smaller than the product of their norms: a batch norm folded into its convolution
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lipaudit.graph.activations import recognise_activations
 from lipaudit.graph.branches import merge_branches
 from lipaudit.graph.linear import (
     CONVOLUTION,
@@ -22,7 +26,7 @@ from lipaudit.graph.linear import (
     scale_rows,
 )
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
-from lipaudit.graph.rewrite import label, rebuild, uses
+from lipaudit.graph.rewrite import drop_unread, label, rebuild, uses
 
 _IDENTITIES = {
     "aten.alias.default",
@@ -32,18 +36,29 @@ _IDENTITIES = {
     "aten.detach_.default",
     "aten.lift_fresh_copy.default",
 }
+_ADDITIONS = {"aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar"}
+_LINEAR = {CONVOLUTION, DENSE, SCALE}
 _DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
 
 
 def simplify(graph: Graph) -> Graph:
     """Every simplification, in the order in which they enable each other."""
-    for step in (drop_identities, recognise_linear, absorb_padding, fold_scales, merge_branches):
+    steps = (
+        drop_identities,
+        recognise_activations,
+        drop_shifts,
+        recognise_linear,
+        absorb_padding,
+        fold_scales,
+        merge_branches,
+    )
+    for step in steps:
         graph = step(graph)
     return graph
 
 
 def drop_identities(graph: Graph) -> Graph:
-    """Remove operations that return their input, and additions of constants that keep its shape."""
+    """Remove operations that return their input."""
 
     def change(node: Node) -> Ref | None:
         refs = node.refs
@@ -53,14 +68,24 @@ def drop_identities(graph: Graph) -> Graph:
             return refs[0]
         if node.op == "getitem" and node["index"] == 0 and refs[0].name in single:
             return refs[0]
-        if node.op in ("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar"):
-            unscaled = refs[0] is node["self"] or (node.op.startswith("aten.add") and node.get("alpha", 1) == 1)
-            same = refs[0].info == node.output
-            return refs[0] if unscaled and same and isinstance(_other(node), Constant | int | float) else None
         return None
 
     # batch norm returns statistics beside its output; in eval mode only the output is read
     single = {n.name for n in graph if n.op.startswith("aten._native_batch_norm_legit_no_training")}
+    return rebuild(graph, change)
+
+
+def drop_shifts(graph: Graph) -> Graph:
+    """Remove additions of constants that keep the shape: they do not change differences."""
+
+    def change(node: Node) -> Ref | None:
+        refs = node.refs
+        if len(refs) != 1 or node.op not in _ADDITIONS:
+            return None
+        unscaled = refs[0] is node["self"] or (node.op.startswith("aten.add") and node.get("alpha", 1) == 1)
+        same = refs[0].info == node.output
+        return refs[0] if unscaled and same and isinstance(_other(node), Constant | int | float) else None
+
     return rebuild(graph, change)
 
 
@@ -116,9 +141,7 @@ def absorb_padding(graph: Graph) -> Graph:
             node, arguments={**node.arguments, "input": inner}, payload=payload, sources=(*node.sources, label(pad))
         )
 
-    graph = rebuild(graph, change)
-    counts = uses(graph)
-    return replace(graph, nodes=tuple(n for n in graph if counts[n.name] or n.name in graph.inputs))
+    return drop_unread(rebuild(graph, change))
 
 
 def _borders(pad: Node, d: int) -> tuple[tuple[tuple[int, int], ...], str, Ref] | None:
@@ -160,7 +183,7 @@ def _fold_into_rows(graph: Graph) -> Graph:
                     linear[before.name] = replace(before, payload=merged, sources=sources)
                     counts[before.name] = counts[node.name]  # the scale's readers now read the producer
                     return Ref(before.name, node.output)
-        if node.payload is not None:
+        if node.op in _LINEAR:
             linear[node.name] = node
         return None
 
@@ -179,7 +202,7 @@ def _fold_into_columns(graph: Graph) -> Graph:
             continue
         dims = len(node.output.shape)
         if all(
-            r.payload is not None and scale_columns(r.payload, node.payload, channel_axis(r.payload, dims)) is not None
+            r.op in _LINEAR and scale_columns(r.payload, node.payload, channel_axis(r.payload, dims)) is not None
             for r in readers.get(node.name, [])
         ):
             scales[node.name] = node
@@ -187,7 +210,7 @@ def _fold_into_columns(graph: Graph) -> Graph:
     def change(node: Node) -> Node | Ref | None:
         if node.name in scales:
             return None
-        if node.payload is not None and node.refs[0].name in scales:
+        if node.op in _LINEAR and node.refs[0].name in scales:
             scale = scales[node.refs[0].name]
             payload = scale_columns(node.payload, scale.payload, channel_axis(node.payload, len(scale.output.shape)))
             arguments = {**node.arguments, "input": scale.refs[0]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from lipaudit.graph.activations import ACTIVATION
 from lipaudit.graph.node import Node
 from lipaudit.rules import slopes
 from lipaudit.rules.operands import constant, is_finite, largest, number, stretch
@@ -195,3 +196,16 @@ def threshold(node: Node, _settings: Settings) -> Effect:
     if number(node, "threshold") != number(node, "value"):
         return Effect.unbounded("threshold jumps unless its value equals its threshold")
     return stretch(node, {"self": 1.0})
+
+
+@rule(
+    ACTIVATION,
+    formula="max|c1 + c2 (t h(t))'| for c1 x + c2 x h(k x)",
+    source=SLOPE,
+    two_sided=True,
+)
+def written_out(node: Node, _settings: Settings) -> Effect:
+    """An activation that arrived as a product of element-wise operations on one tensor."""
+    activation = node.payload
+    named = f"{activation.name}, written out: " if activation.name else "written out: "
+    return stretch(node, {"self": activation.constant}, note=named + activation.formula)
