@@ -59,6 +59,7 @@ def _load_factory(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, wei
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module = build_from_factory(spec.name)
+    notes: tuple[str, ...]
     origin, notes = "as built", ("The weights are those that the factory made, with torch's generator seeded by 0.",)
     if weights not in (None, "random"):
         apply_state_dict(module, read_state_dict(weights), weights, spec.name)

@@ -66,10 +66,11 @@ def load_torchvision(
         )
     default, preprocessing = _defaults(model_name, entry, weights)
     transform = getattr(module, "transform", None)
-    if transform is not None and isinstance(getattr(module, "backbone", None), nn.Module):
+    backbone = getattr(module, "backbone", None)
+    if transform is not None and isinstance(backbone, nn.Module):
         if weights != "random":
             preprocessing = Preprocessing(tuple(transform.image_mean), tuple(transform.image_std))
-        module = module.backbone
+        module = backbone
         notes.append("A detection model: its backbone is audited, without the heads and the selection of boxes.")
     module.eval()
     arguments = [n for n in input_names(module) if n != "num_flow_updates"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -50,7 +51,9 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
     judge = check_parity(module, path, original, inputs, shapes)
     notes = [f"The conversion from ONNX agrees with {judge} on random inputs to 1e-4 of the output."]
     if any(i.batch > 1 for i in inputs):
-        notes.append(f"The file fixes a batch of {max(i.batch for i in inputs)}; one sample is audited, each row was compared.")
+        notes.append(
+            f"The file fixes a batch of {max(i.batch for i in inputs)}; one sample is audited, each row was compared."
+        )
     return LoadedModel(
         module=module,
         spec=spec,
@@ -86,5 +89,5 @@ def _has_definition(node: onnx.NodeProto, opset: int) -> bool:
     """Whether the standard defines the operator by others. Range is left whole: it is always constant, its body a loop."""
     if node.domain not in ("", "ai.onnx") or node.op_type == "Range" or not onnx.defs.has(node.op_type):
         return False
-    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
     return bool(schema.has_function or schema.has_context_dependent_function)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from lipaudit.frontends.onnx.operators import NodeView, all_operands, converter, elementwise, first_operand
 
 _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "Relu": F.relu,
+    "Relu": functional.relu,
     "Sigmoid": torch.sigmoid,
     "Tanh": torch.tanh,
     "Abs": torch.abs,
@@ -41,11 +41,11 @@ _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "Atanh": torch.atanh,
     "Erf": torch.erf,
     "Reciprocal": torch.reciprocal,
-    "Softsign": F.softsign,
+    "Softsign": functional.softsign,
     "Not": torch.logical_not,
     "IsNaN": torch.isnan,
-    "Mish": F.mish,
-    "HardSwish": F.hardswish,
+    "Mish": functional.mish,
+    "HardSwish": functional.hardswish,
 }
 
 
@@ -58,7 +58,7 @@ def unary(node: NodeView) -> nn.Module:
 @converter("Softplus")
 def softplus(node: NodeView) -> nn.Module:
     """log(1 + e^x) = -logsigmoid(-x), stable and without the switch to the identity of torch's softplus."""
-    return first_operand(node, lambda x: -F.logsigmoid(-x))
+    return first_operand(node, lambda x: -functional.logsigmoid(-x))
 
 
 @converter("LeakyRelu", "Elu", "Celu", "ThresholdedRelu")
@@ -67,10 +67,10 @@ def parametrised(node: NodeView) -> nn.Module:
     default = {"LeakyRelu": 0.01, "Elu": 1.0, "Celu": 1.0, "ThresholdedRelu": 1.0}[node.op]
     alpha = float(np.float32(node.attr("alpha", default)))
     functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-        "LeakyRelu": partial(F.leaky_relu, negative_slope=alpha),
-        "Elu": partial(F.elu, alpha=alpha),
-        "Celu": partial(F.celu, alpha=alpha),
-        "ThresholdedRelu": partial(F.threshold, threshold=alpha, value=0.0),
+        "LeakyRelu": partial(functional.leaky_relu, negative_slope=alpha),
+        "Elu": partial(functional.elu, alpha=alpha),
+        "Celu": partial(functional.celu, alpha=alpha),
+        "ThresholdedRelu": partial(functional.threshold, threshold=alpha, value=0.0),
     }
     return first_operand(node, functions[node.op])
 
@@ -81,8 +81,8 @@ def selu(node: NodeView) -> nn.Module:
     alpha = float(np.float32(node.attr("alpha", 1.67326319217681884765625)))
     gamma = float(np.float32(node.attr("gamma", 1.05070102214813232421875)))
     if np.float32(alpha) == np.float32(1.6732632423543772) and np.float32(gamma) == np.float32(1.0507009873554805):
-        return first_operand(node, F.selu)
-    return first_operand(node, lambda x: gamma * F.elu(x, alpha=alpha))
+        return first_operand(node, functional.selu)
+    return first_operand(node, lambda x: gamma * functional.elu(x, alpha=alpha))
 
 
 @converter("HardSigmoid")
@@ -90,14 +90,14 @@ def hard_sigmoid(node: NodeView) -> nn.Module:
     """clip(alpha x + beta, 0, 1). The float32 nearest to 1/6 with beta = 1/2 is how exporters write torch's hardsigmoid."""
     alpha, beta = float(np.float32(node.attr("alpha", 0.2))), float(np.float32(node.attr("beta", 0.5)))
     if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
-        return first_operand(node, F.hardsigmoid)
+        return first_operand(node, functional.hardsigmoid)
     return first_operand(node, lambda x: torch.clamp(x * alpha + beta, 0.0, 1.0))
 
 
 @converter("Gelu")
 def gelu(node: NodeView) -> nn.Module:
     """GELU, exact or with the tanh approximation."""
-    return first_operand(node, partial(F.gelu, approximate=node.attr("approximate", "none")))
+    return first_operand(node, partial(functional.gelu, approximate=node.attr("approximate", "none")))
 
 
 @converter("Swish")
@@ -105,7 +105,7 @@ def swish(node: NodeView) -> nn.Module:
     """x sigmoid(alpha x)."""
     alpha = float(node.attr("alpha", 1.0))
     if alpha == 1.0:
-        return first_operand(node, F.silu)
+        return first_operand(node, functional.silu)
     return first_operand(node, lambda x: x * torch.sigmoid(alpha * x))
 
 
@@ -120,9 +120,9 @@ def clip(node: NodeView) -> nn.Module:
     if low is None and high is None:
         return first_operand(node, lambda x: x.clone())
     if low == 0 and high is None:
-        return first_operand(node, F.relu)
+        return first_operand(node, functional.relu)
     if low == 0 and high == 6:
-        return first_operand(node, F.relu6)
+        return first_operand(node, functional.relu6)
     return first_operand(node, partial(torch.clamp, min=low, max=high))
 
 
@@ -145,7 +145,7 @@ def prelu(node: NodeView) -> nn.Module:
 @converter("Softmax", "LogSoftmax")
 def softmax(node: NodeView) -> nn.Module:
     """Along one axis; before opset 13 over all axes from ``axis`` on, flattened."""
-    function = F.softmax if node.op == "Softmax" else F.log_softmax
+    function = functional.softmax if node.op == "Softmax" else functional.log_softmax
     shape = node.shape()
     axis = node.axis("axis", -1 if node.opset >= 13 else 1)
     if node.opset >= 13 or all(size == 1 for size in shape[axis + 1 :]):

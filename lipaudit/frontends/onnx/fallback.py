@@ -37,7 +37,11 @@ def fallback_converter(node: NodeView) -> Converter:
     def build(view: NodeView) -> nn.Module:
         from onnx2torch.onnx_graph import OnnxGraph
 
-        data = [name for name, v in zip(view.proto.input, view.operands, strict=True) if v is not None and v.constant is None]
+        data = [
+            name
+            for name, v in zip(view.proto.input, view.operands, strict=True)
+            if v is not None and v.constant is None
+        ]
         graph = OnnxGraph(_single_node_graph(view))
         try:
             result = convert(next(iter(graph.nodes.values())), graph)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from lipaudit.errors import ModelLoadError
 
@@ -23,9 +23,13 @@ def read_model(path: Path) -> onnx.ModelProto:
     try:
         model = onnx.load(path, load_external_data=False)
     except DecodeError as error:
-        raise ModelLoadError(f"{path} is not an ONNX file or is truncated ({error}): fetch or export it again") from error
+        raise ModelLoadError(
+            f"{path} is not an ONNX file or is truncated ({error}): fetch or export it again"
+        ) from error
     if not model.HasField("graph") or not model.opset_import or model.ir_version <= 0:
-        raise ModelLoadError(f"{path} is not an ONNX file or is truncated (no graph or no operator set): export it again")
+        raise ModelLoadError(
+            f"{path} is not an ONNX file or is truncated (no graph or no operator set): export it again"
+        )
     if not model.graph.node:
         raise ModelLoadError(f"{path} holds an empty graph: there is nothing to audit")
     external = [t for t in _tensors(model) if t.data_location == _EXTERNAL]

@@ -76,7 +76,9 @@ def resolve_inputs(inputs: list[GraphInput], requested: Mapping[str, Shape] | No
     names = [i.name for i in inputs]
     if "" in wanted:
         if len(inputs) != 1:
-            raise UsageError(f"the model has the inputs {', '.join(names)}: say which one a size is for, --input {names[0]}:SIZES")
+            raise UsageError(
+                f"the model has the inputs {', '.join(names)}: say which one a size is for, --input {names[0]}:SIZES"
+            )
         wanted[names[0]] = wanted.pop("")
     unknown = sorted(set(wanted) - set(names))
     if unknown:

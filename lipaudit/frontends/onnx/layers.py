@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from lipaudit.frontends.onnx.geometry import spatial_pads, torch_pads
 from lipaudit.frontends.onnx.operators import Apply, NodeView, all_operands, converter, first_operand
 
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-_TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+_CONVOLUTIONS: dict[int, Callable[..., nn.Module]] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_TRANSPOSED: dict[int, Callable[..., nn.Module]] = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 _BATCH_NORMS = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
 
@@ -48,7 +49,7 @@ def convolution(node: NodeView) -> nn.Module:
         module.bias = _frozen(node.tensor(2))
     if begin == end:
         return module
-    pad = Apply(lambda x: F.pad(x, torch_pads(begin, end)), [None])
+    pad = Apply(lambda x: functional.pad(x, torch_pads(begin, end)), [None])
     return nn.Sequential(OrderedDict(pad=pad, conv=module))
 
 
@@ -83,12 +84,16 @@ def transposed_convolution(node: NodeView) -> nn.Module:
         module.bias = _frozen(node.tensor(2))
     if even:
         return module
-    crop = Apply(lambda x: F.pad(x, torch_pads([-b for b in begin], [-e for e in end])), [None])
+    crop = Apply(lambda x: functional.pad(x, torch_pads([-b for b in begin], [-e for e in end])), [None])
     return nn.Sequential(OrderedDict(conv=module, crop=crop))
 
 
 def _transposed_pads(
-    node: NodeView, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...], extra: tuple[int, ...]
+    node: NodeView,
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    extra: tuple[int, ...],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Pads as given, or so that the output has the stated size (``output_shape``, SAME_UPPER and SAME_LOWER)."""
     rank = len(kernel)
@@ -157,7 +162,9 @@ def gemm(node: NodeView) -> nn.Module:
 def batch_normalization(node: NodeView) -> nn.Module:
     """(x - mean) / sqrt(var + epsilon) scale + bias per channel, with constant statistics."""
     if node.attr("training_mode", 0) or node.attr("is_test", 1) == 0:
-        node.fail("it is in training mode, so that its output depends on the batch; export the model in evaluation mode")
+        node.fail(
+            "it is in training mode, so that its output depends on the batch; export the model in evaluation mode"
+        )
     if node.opset < 9 and not node.attr("spatial", 1):
         node.fail("statistics per activation (spatial=0) are not supported")
     rank = len(node.shape()) - 2
@@ -177,7 +184,7 @@ def layer_normalization(node: NodeView) -> nn.Module:
     epsilon = float(node.attr("epsilon", 1e-5))
     scale = node.tensor(1).expand(shape).contiguous()
     if node.op == "RMSNormalization":
-        return Apply(lambda x, w: F.rms_norm(x, shape, w, epsilon), [None, scale])
+        return Apply(lambda x, w: functional.rms_norm(x, shape, w, epsilon), [None, scale])
     module = nn.LayerNorm(shape, eps=epsilon, bias=node.has(2))
     module.weight = _frozen(scale)
     if node.has(2):
@@ -218,5 +225,3 @@ def einsum(node: NodeView) -> nn.Module:
     """Sums of products by subscripts."""
     equation = node.attr("equation")
     return all_operands(node, lambda *tensors: torch.einsum(equation, *tensors))
-
-

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from lipaudit.frontends.onnx.geometry import torch_pads
 from lipaudit.frontends.onnx.operators import NodeView, all_operands, converter, first_operand
@@ -186,11 +186,11 @@ def pad(node: NodeView) -> nn.Module:
         begin[axis % rank], end[axis % rank] = pads[i], pads[i + len(pads) // 2]
     if mode == "constant":
         fill = node.constant(2).item() if node.has(2) else node.attr("value", 0.0)
-        return first_operand(node, lambda x: F.pad(x, torch_pads(begin, end), value=fill))
+        return first_operand(node, lambda x: functional.pad(x, torch_pads(begin, end), value=fill))
     torch_mode = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}[mode]
     spatial = rank - 2
     if spatial in (1, 2, 3) and not any((*begin[:2], *end[:2])) and min(*begin, *end) >= 0:
-        return first_operand(node, lambda x: F.pad(x, torch_pads(begin[2:], end[2:]), mode=torch_mode))
+        return first_operand(node, lambda x: functional.pad(x, torch_pads(begin[2:], end[2:]), mode=torch_mode))
     if min(*begin, *end) < 0:
         node.fail(f"negative pads in mode {mode!r} are not supported")
     selections = [

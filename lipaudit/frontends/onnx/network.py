@@ -141,7 +141,9 @@ def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) 
     Raises :class:`UnsupportedOperatorError` naming the operator and the node.
     """
     graph = model.graph
-    opsets = {o.domain.removeprefix("ai.onnx") if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    opsets = {
+        o.domain.removeprefix("ai.onnx") if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import
+    }
     builder = _Builder(opsets, _read_names(graph))
     for name, example in examples.items():
         builder.values[name] = Value(name, example=example)
@@ -192,7 +194,9 @@ def _array(initializer: onnx.TensorProto):  # type: ignore[no-untyped-def]
     try:
         return numpy_helper.to_array(initializer)
     except (ValueError, TypeError, KeyError) as error:
-        raise ModelLoadError(f"the ONNX initialiser {initializer.name!r} cannot be read ({error}): the file is truncated") from error
+        raise ModelLoadError(
+            f"the ONNX initialiser {initializer.name!r} cannot be read ({error}): the file is truncated"
+        ) from error
 
 
 def _child_name(network: nn.Module, proto: onnx.NodeProto) -> str:

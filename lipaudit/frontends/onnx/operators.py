@@ -160,7 +160,9 @@ def find_converter(proto: onnx.NodeProto) -> Converter | None:
 class Apply(nn.Module):
     """A function of all operands of a node; ``forward`` takes the data-dependent ones and fills in the constants."""
 
-    def __init__(self, function: Callable[..., Any], operands: Sequence[torch.Tensor | float | int | bool | None]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], operands: Sequence[torch.Tensor | float | int | bool | None]
+    ) -> None:
         super().__init__()
         self._function = function
         self._slots: list[Any] = []

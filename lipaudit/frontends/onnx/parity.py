@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +25,11 @@ _NOISE_FACTOR = 10.0
 
 
 def check_parity(
-    module: nn.Module, path: Path, model: onnx.ModelProto, inputs: list[GraphInput], shapes: Mapping[str, tuple[int, ...]]
+    module: nn.Module,
+    path: Path,
+    model: onnx.ModelProto,
+    inputs: list[GraphInput],
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> str:
     """Raise :class:`ModelLoadError` unless the network agrees with the file on random inputs; return the judge's name.
 
@@ -51,7 +56,7 @@ def check_parity(
 def _onnxruntime(path: Path) -> Run | None:
     """Onnxruntime on the file, None where it is not installed or does not know an operator or opset of the file."""
     try:
-        import onnxruntime
+        onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError:
         return None
     options = onnxruntime.SessionOptions()
@@ -92,12 +97,18 @@ def _compare(
             with np.errstate(all="ignore"):
                 expected = [np.asarray(output) for output in run(feeds)]
         except Exception as error:
-            raise ModelLoadError(f"{judge} cannot run the file, so that its conversion cannot be checked: {error}") from error
+            raise ModelLoadError(
+                f"{judge} cannot run the file, so that its conversion cannot be checked: {error}"
+            ) from error
         found = _evaluate(module, samples, batch)
         for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            where = f"output {position}" + (f" (the file fixes a batch of {batch}: export it with 1)" if batch > 1 else "")
+            where = f"output {position}" + (
+                f" (the file fixes a batch of {batch}: export it with 1)" if batch > 1 else ""
+            )
             if ours.shape != theirs.shape:
-                raise ModelLoadError(f"the conversion gives {where} the shape {ours.shape}, {judge} gives {theirs.shape}")
+                raise ModelLoadError(
+                    f"the conversion gives {where} the shape {ours.shape}, {judge} gives {theirs.shape}"
+                )
             gap, size = _gap(ours, theirs, where, judge)
             allowed = tolerance * max(size, float(np.finfo(np.float32).tiny))
             if gap > allowed and gap > allowed + _NOISE_FACTOR * _rounding(module, samples, batch, position, ours):

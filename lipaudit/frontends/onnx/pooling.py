@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from lipaudit.frontends.onnx.geometry import Sizes, spatial_pads, torch_pads
 from lipaudit.frontends.onnx.operators import Apply, NodeView, converter
@@ -58,7 +58,7 @@ def max_pool(node: NodeView) -> nn.Module:
     pool = _MAX[rank](kernel, strides, begin if fits else 0, dilations, ceil_mode=ceil_mode)
     if fits:
         return pool
-    pad = Apply(lambda x: F.pad(x, torch_pads(begin, end), value=-math.inf), [None])
+    pad = Apply(lambda x: functional.pad(x, torch_pads(begin, end), value=-math.inf), [None])
     return nn.Sequential(OrderedDict(pad=pad, pool=pool))
 
 
@@ -79,10 +79,13 @@ def average_pool(node: NodeView) -> nn.Module:
     if ceil_mode:
         node.fail("uneven padding together with ceil_mode is not supported")
     pads = torch_pads(begin, end)
-    modules: dict[str, nn.Module] = {"pad": Apply(lambda x: F.pad(x, pads), [None]), "pool": _AVERAGE[rank](kernel, strides)}
+    modules: dict[str, nn.Module] = {
+        "pad": Apply(lambda x: functional.pad(x, pads), [None]),
+        "pool": _AVERAGE[rank](kernel, strides),
+    }
     if not count_pad:
         value = node.value(0).example
         assert value is not None
-        share = modules["pool"](F.pad(torch.ones((1, 1, *node.shape()[2:]), dtype=torch.float64), pads))
+        share = modules["pool"](functional.pad(torch.ones((1, 1, *node.shape()[2:]), dtype=torch.float64), pads))
         modules["scale"] = Apply(torch.mul, [None, (1.0 / share).to(value.dtype)])
     return nn.Sequential(OrderedDict(modules))

@@ -7,12 +7,14 @@ asymmetric i/s; half_pixel_symmetric adds the centring n/2 (1 - m/(s n)).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 from lipaudit.frontends.onnx.operators import Apply, NodeView, converter, first_operand
 
@@ -83,13 +85,13 @@ def _coordinates(node: NodeView, rule: str, n: int, m: int, scale: float) -> Arr
         return i * (n - 1) / (m - 1) if m > 1 else np.zeros(1)
     if rule == "asymmetric":
         return i / scale
-    if rule == "half_pixel_symmetric":
-        return n / 2 * (1 - m / (scale * n)) + (i + 0.5) / scale - 0.5
-    node.fail(f"the coordinate rule {rule!r} is not supported")
+    if rule != "half_pixel_symmetric":
+        node.fail(f"the coordinate rule {rule!r} is not supported")
+    return n / 2 * (1 - m / (scale * n)) + (i + 0.5) / scale - 0.5
 
 
 def _round(node: NodeView, x: Array, rounding: str, n: int) -> Array:
-    functions = {
+    functions: dict[str, Callable[[Array], Array]] = {
         "round_prefer_floor": lambda v: np.ceil(v - 0.5),
         "round_prefer_ceil": lambda v: np.floor(v + 0.5),
         "floor": np.floor,
@@ -106,8 +108,7 @@ def _nearest(node: NodeView, indices: dict[int, Array], shape: tuple[int, ...], 
     if rank in (1, 2, 3) and min(indices) >= 2:
         for mode in ("nearest", "nearest-exact"):
             if all(np.array_equal(_torch_indices(shape[a], sizes[a], mode), found) for a, found in indices.items()):
-                target = tuple(sizes[2:])
-                return first_operand(node, lambda x, mode=mode: F.interpolate(x, size=target, mode=mode))
+                return first_operand(node, partial(functional.interpolate, size=tuple(sizes[2:]), mode=mode))
     axes = list(indices)
 
     def select(x: torch.Tensor, *chosen: torch.Tensor) -> torch.Tensor:
@@ -120,7 +121,7 @@ def _nearest(node: NodeView, indices: dict[int, Array], shape: tuple[int, ...], 
 
 def _torch_indices(n: int, m: int, mode: str) -> Array:
     numbers = torch.arange(n, dtype=torch.float64).reshape(1, 1, n)
-    return F.interpolate(numbers, size=m, mode=mode).reshape(-1).numpy().astype(np.int64)
+    return functional.interpolate(numbers, size=m, mode=mode).reshape(-1).numpy().astype(np.int64)
 
 
 def _matrix(x: Array, n: int, mode: str, a: float, exclude: bool) -> Array:
@@ -148,19 +149,18 @@ def _linear(
     rank = len(shape) - 2
     if (mode, rank) in _TORCH_MODES and min(matrices) >= 2:
         for align in (False, True):
-            agree = [np.allclose(_torch_matrix(shape[a], sizes[a], mode, align), m, atol=1e-9) for a, m in matrices.items()]
-            if all(agree):
+            ours = {a: _torch_matrix(shape[a], sizes[a], mode, align) for a in matrices}
+            if all(np.allclose(ours[a], matrices[a], rtol=0, atol=1e-9) for a in matrices):
                 target, torch_mode = tuple(sizes[2:]), _TORCH_MODES[mode, rank]
-                return first_operand(
-                    node, lambda x, align=align: F.interpolate(x, size=target, mode=torch_mode, align_corners=align)
-                )
+                interpolate = partial(functional.interpolate, size=target, mode=torch_mode, align_corners=align)
+                return first_operand(node, interpolate)
     example = node.value(0).example
     dtype = example.dtype if example is not None else torch.float32
     axes = list(matrices)
 
     def multiply(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
         for axis, weight in zip(axes, weights, strict=True):
-            x = F.linear(x.movedim(axis, -1), weight).movedim(-1, axis)
+            x = functional.linear(x.movedim(axis, -1), weight).movedim(-1, axis)
         return x
 
     return Apply(multiply, [None, *(torch.from_numpy(m).to(dtype) for m in matrices.values())])
@@ -170,5 +170,5 @@ def _torch_matrix(n: int, m: int, mode: str, align: bool) -> Array:
     """What torch's interpolation does along one axis, as a matrix (m, n)."""
     identity = torch.eye(n, dtype=torch.float64).reshape(1, n, n, 1)
     torch_mode = "bilinear" if mode == "linear" else "bicubic"
-    result = F.interpolate(identity, size=(m, 1), mode=torch_mode, align_corners=align)
+    result = functional.interpolate(identity, size=(m, 1), mode=torch_mode, align_corners=align)
     return result.reshape(n, m).t().numpy()
