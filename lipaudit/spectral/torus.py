@@ -32,11 +32,11 @@ from lipaudit.spectral.symbol import Frequencies, SymbolGram
 # Floating-point operations that one layer's torus search may spend before it settles for its cosine factor.
 TORUS_BUDGET = 2e10
 # A flat spectrum of n x n Gram matrices gets one complete lattice of sqrt(FLAT_DENSITY / n) points per degree and axis,
-# whose factor costs about n / 16000 per axis. A factorisation takes a time of about n^2.2, so that a larger n is paid
+# whose factor costs about n / 14000 per axis. A factorisation takes a time of about n^2.2, so that a larger n is paid
 # for half in time and half in looseness, and the search costs about as much as the grids of small inputs.
-FLAT_DENSITY = 8e4
-# Cells that are tried before a level is pruned; if nearly all of them survive, pruning is not worth its passes.
-PROBES = 8
+FLAT_DENSITY = 7e4
+# Cells that are tried before a level is pruned; if none of them can be dropped, pruning is not worth its passes.
+PROBES = 4
 # Numbers held at once while frequencies are processed in chunks.
 CHUNK_NUMBERS = 2**21
 _START_DENSITY = 16.0
@@ -167,17 +167,16 @@ class _Search:
         self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[1])
 
     def is_flat(self, cells: _Pairs, factor: float) -> bool:
-        """Whether of a few cells, spread over all, nearly every one holds more than ``factor`` of the best value."""
-        if self.gram.n == 1 or len(cells) <= 2 * PROBES:
+        """Whether of a few cells, from the most to the least promising, none can be dropped at this factor."""
+        if self.gram.n == 1 or len(cells) <= PROBES:
             return False
         sample = cells.select(torch.linspace(0, len(cells) - 1, PROBES).round().long())
-        failed = 0
         for start in range(0, PROBES, self.chunk):
             part = sample.select(slice(start, start + self.chunk))  # type: ignore[arg-type]
             grams = self.gram.at(part.groups, part.frequencies)
-            below = is_below(grams, self.gram.error, self.threshold(SLACKS[-1], factor))
-            failed += int((~below).sum())
-        return failed >= PROBES - 1
+            if bool(is_below(grams, self.gram.error, self.threshold(SLACKS[-1], factor)).any()):
+                return False
+        return True
 
     def prove_maximum(self, pairs: _Pairs) -> float:
         """A certified upper bound of the largest lambda_max among the pairs, within the tolerance of ``best``."""
