@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 POINTS = 2
-POWER_STEPS = 10
-ASCENT_STEPS = 4
+POWER_STEPS = 5
+ASCENT_STEPS = 3
 # Length of the first uphill step relative to the point's own norm.
 STEP = 0.1
 
@@ -34,17 +34,19 @@ def jacobian_lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], 
         a plain number, 0 for a network whose outputs do not depend on its floating-point inputs.
     """
     generator = torch.Generator().manual_seed(seed)
-    best = 0.0
     with _frozen(module), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         # torch's own forward-mode differentiation loads decompositions through torch.jit
         warnings.filterwarnings("ignore", message=r"`torch\.jit\.\w+` is deprecated", category=FutureWarning)
+        trials = []
         for point in range(POINTS):
-            start = [
-                x if point == 0 and bool(x.any()) else torch.randn(x.shape, generator=generator).to(x)
-                for x in inputs.values()
+            x = [
+                t.detach().clone() if point == 0 and bool(t.any()) else torch.randn(t.shape, generator=generator).to(t)
+                for t in inputs.values()
             ]
-            best = max(best, _ascend(module, start, generator))
-    return best
+            v = _normalised([torch.randn(t.shape, generator=generator).to(t) for t in x])
+            trials.append((*_power_iteration(module, x, v, POWER_STEPS), x))
+        best, v, x = max(trials, key=lambda trial: trial[0])
+        return _ascend(module, best, v, x)
 
 
 @contextmanager
@@ -61,10 +63,7 @@ def _frozen(module: nn.Module) -> Iterator[None]:
             p.requires_grad_(needed)
 
 
-def _ascend(module: nn.Module, start: Sequence[torch.Tensor], generator: torch.Generator) -> float:
-    x = [t.detach().clone() for t in start]
-    v = _normalised([torch.randn(t.shape, generator=generator).to(t) for t in x])
-    best, v = _power_iteration(module, x, v, POWER_STEPS)
+def _ascend(module: nn.Module, best: float, v: list[torch.Tensor], x: list[torch.Tensor]) -> float:
     step = STEP * max(1e-3, _norm(x))
     for _ in range(ASCENT_STEPS):
         trials = []

@@ -121,7 +121,10 @@ def _elasticities(graph: Graph, effects: Mapping[str, Effect], values: Mapping[s
             continue
         effect = effects[node.name]
         power = 1 if effect.combination is Combination.SUM else 2
-        terms = [c.log_upper + values[ref.name].log_upper for c, ref in zip(effect.factors, node.refs, strict=True)]
+        terms = [
+            -math.inf if c.log_upper == -math.inf else c.log_upper + values[ref.name].log_upper
+            for c, ref in zip(effect.factors, node.refs, strict=True)
+        ]
         for ref, part in zip(node.refs, _shares(terms, power), strict=True):
             weights[ref.name] += weights[node.name] * part
     return weights
