@@ -9,6 +9,7 @@ refused. Around the tensors the first of these containers is opened that is ther
 from __future__ import annotations
 
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,7 +60,10 @@ def _read_pickle(path: Path) -> object:
         if any(name.endswith(("/archive_format", "serialized_exported_program.json")) for name in names):
             raise ModelLoadError(f"{path} is an exported program, not a state dict: give the file the suffix .pt2")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # another pickle protocol either loads or raises below; torch's warning adds nothing
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "Unsupported" in str(error) or "GLOBAL" in str(error):
             raise ModelLoadError(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 from lipaudit.errors import LipauditError, ModelLoadError, ModelNotFoundError
@@ -24,11 +25,13 @@ def _current_directory_importable() -> Iterator[None]:
 def build_from_factory(name: str) -> nn.Module:
     """Import ``package.module`` and return the module that ``factory`` is or returns when called without arguments.
 
-    The current directory is importable meanwhile. Raises :class:`ModelNotFoundError` where the import path or the
-    attribute does not exist and :class:`ModelLoadError` where the code fails or returns something else.
+    The current directory is importable meanwhile, and torch's generator starts from seed 0.
+    Raises :class:`ModelNotFoundError` where the import path or the attribute does not exist and :class:`ModelLoadError`
+    where the code fails or returns something else.
     """
     module_name, _, attribute = name.partition(":")
-    with _current_directory_importable():
+    with _current_directory_importable(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         try:
             value: object = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
@@ -48,6 +51,7 @@ def build_from_factory(name: str) -> nn.Module:
                 raise ModelLoadError(
                     f"{name} is a {type(value).__name__}, neither a torch.nn.Module nor a function that returns one"
                 )
+            torch.manual_seed(0)
             try:
                 value = value()
             except LipauditError:

@@ -79,10 +79,24 @@ def _prepare(model: onnx.ModelProto) -> onnx.ModelProto:
             model = version_converter.convert_version(model, _CONVERSION_OPSET)
         except RuntimeError as error:
             raise ModelLoadError(f"opset {opset} cannot be converted to opset {_CONVERSION_OPSET}: {error}") from error
-    defined = {
-        (n.domain, n.op_type) for n in model.graph.node if find_converter(n) is None and _has_definition(n, opset)
-    }
-    return inliner.inline_selected_functions(model, sorted(defined), inline_schema_functions=True) if defined else model
+    defined = [n for n in model.graph.node if find_converter(n) is None and _has_definition(n, opset)]
+    if not defined:
+        return model
+    identities = sorted({(n.domain, n.op_type) for n in defined})
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    for node in model.graph.node:
+        if (node.domain, node.op_type) in identities:
+            _write_defaults(node, opset)
+    return inliner.inline_selected_functions(model, identities, inline_schema_functions=True)
+
+
+def _write_defaults(node: onnx.NodeProto, opset: int) -> None:
+    """Write the attributes that are left to their defaults: inlining forgets those."""
+    present = {attribute.name for attribute in node.attribute}
+    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    for name, attribute in schema.attributes.items():
+        if name not in present and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
 
 
 def _has_definition(node: onnx.NodeProto, opset: int) -> bool:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
+import torch
 from onnx import helper, numpy_helper
 from torch import nn
 
 from lipaudit.frontends.onnx.operators import Converter, NodeView
 
 
-class _Picked(nn.Module):
-    """Passes on only the inputs that the wrapped module takes."""
+class _Ordered(nn.Module):
+    """Calls a module with the data-dependent inputs that it takes, in its own order, and with constants."""
 
-    def __init__(self, module: nn.Module, positions: list[int]) -> None:
+    def __init__(self, module: nn.Module, order: list[int | torch.Tensor]) -> None:
         super().__init__()
         self.module = module
-        self.positions = positions
+        self._slots: list[int | str] = []
+        for index, slot in enumerate(order):
+            if isinstance(slot, torch.Tensor):
+                self.register_buffer(f"operand_{index}", slot)
+                self._slots.append(f"operand_{index}")
+            else:
+                self._slots.append(slot)
 
-    def forward(self, *data):  # type: ignore[no-untyped-def]
+    def forward(self, *data: torch.Tensor) -> Any:
         """Call the wrapped module."""
-        return self.module(*(data[i] for i in self.positions))
+        return self.module(*(getattr(self, s) if isinstance(s, str) else data[s] for s in self._slots))
 
 
 def fallback_converter(node: NodeView) -> Converter:
@@ -47,10 +56,14 @@ def fallback_converter(node: NodeView) -> Converter:
             result = convert(next(iter(graph.nodes.values())), graph)
         except (NotImplementedError, KeyError, ValueError, RuntimeError) as error:
             view.fail(f"this use of the operator is not supported ({error})")
-        wanted = [name for name in result.onnx_mapping.inputs if name]
-        if any(name not in data for name in wanted):
-            view.fail("a constant input is not supported in this place")
-        return _Picked(result.torch_module, [data.index(name) for name in wanted])
+        constants = {v.name: v.tensor for v in view.operands if v is not None and v.constant is not None}
+        aliases = {n: v.name for n, v in zip(view.proto.input, view.operands, strict=True) if v is not None}
+        order = [
+            data.index(name) if name in data else constants[aliases[name]]
+            for name in result.onnx_mapping.inputs
+            if name
+        ]
+        return _Ordered(result.torch_module, order)
 
     return build
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
@@ -17,7 +19,7 @@ from torch import nn
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.fallback import fallback_converter
 from lipaudit.frontends.onnx.fold import evaluate, is_random, shape_constant
-from lipaudit.frontends.onnx.operators import NodeView, UnsupportedOperatorError, Value, find_converter
+from lipaudit.frontends.onnx.operators import NodeView, Value, find_converter
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) 
     """The network of an ONNX model and the map from its children to the names of the ONNX nodes.
 
     ``examples`` holds one tensor per graph input; their shapes are the only ones that the result accepts.
-    Raises :class:`UnsupportedOperatorError` naming the operator and the node.
+    Raises :class:`~lipaudit.frontends.onnx.operators.UnsupportedOperatorError` naming the operator and the node.
     """
     graph = model.graph
     opsets = {
@@ -190,7 +192,7 @@ def _outer_names(proto: onnx.NodeProto) -> bool:
     return any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in proto.attribute)
 
 
-def _array(initializer: onnx.TensorProto):  # type: ignore[no-untyped-def]
+def _array(initializer: onnx.TensorProto) -> np.ndarray[Any, Any]:
     try:
         return numpy_helper.to_array(initializer)
     except (ValueError, TypeError, KeyError) as error:
@@ -205,6 +207,3 @@ def _child_name(network: nn.Module, proto: onnx.NodeProto) -> str:
     while hasattr(network, name):
         name, count = f"{base}_{count}", count + 1
     return name
-
-
-__all__ = ["OnnxNetwork", "Step", "UnsupportedOperatorError", "build_network"]

@@ -1,0 +1,75 @@
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from lipaudit import frontends
+from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError
+
+SOURCE = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 2)
+    def forward(self, image):
+        return self.fc(image)
+made = Net()
+number = 3
+def build():
+    return Net()
+def wrong():
+    return "no module"
+def broken():
+    raise RuntimeError("no luck")
+"""
+
+
+@pytest.fixture(autouse=True)
+def user_code(tmp_path, monkeypatch):
+    (tmp_path / "user_code.py").write_text(SOURCE)
+    (tmp_path / "half_code.py").write_text("import a_package_that_is_not_there")
+    monkeypatch.chdir(tmp_path)
+    yield
+    for name in ("user_code", "half_code"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", ["build", "made", "Net"])
+def test_functions_classes_and_modules(name):
+    before = list(sys.path)
+    loaded = frontends.load(f"user_code:{name}", input_shapes={"image": (1, 6)})
+    assert isinstance(loaded.module, nn.Module)
+    assert loaded.input_shapes == {"image": (1, 6)}
+    assert (loaded.source, loaded.module.training) == ("factory", False)
+    assert sys.path == before
+
+
+def test_the_generator_is_seeded_and_restored():
+    state = torch.random.get_rng_state()
+    first, second = (frontends.load("user_code:build", input_shapes={"": (1, 6)}) for _ in range(2))
+    assert torch.equal(first.module.fc.weight, second.module.fc.weight)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("user_code:nothing", ModelNotFoundError, "no attribute"),
+        ("no_such_module_here:build", ModelNotFoundError, "no Python module"),
+        ("half_code:build", ModelLoadError, "importing half_code failed"),
+        ("user_code:wrong", ModelLoadError, "returned a str"),
+        ("user_code:number", ModelLoadError, "is a int"),
+        ("user_code:broken", ModelLoadError, "no luck"),
+    ],
+)
+def test_errors_name_the_cause(spec, error, message):
+    with pytest.raises(error, match=message):
+        frontends.load(spec, input_shapes={"": (1, 6)})
+
+
+def test_the_input_size_is_asked_for():
+    with pytest.raises(UsageError, match="--input"):
+        frontends.load("user_code:build")

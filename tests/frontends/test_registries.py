@@ -1,0 +1,131 @@
+import socket
+import urllib.request
+
+import pytest
+import torch
+import torchvision
+
+from lipaudit import frontends
+from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError, WeightsUnavailableError
+
+
+@pytest.fixture
+def no_network(monkeypatch, tmp_path):
+    def refuse(*_args, **_options):
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_random_weights_are_seeded_and_said_so():
+    state = torch.random.get_rng_state()
+    first = frontends.load("squeezenet1_1", weights="random")
+    second = frontends.load("torchvision:squeezenet1_1", weights="random")
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(first.module.parameters(), second.module.parameters(), strict=True))
+    assert first.weights == "random"
+    assert "random" in first.notes[0]
+    assert first.input_shapes == {"x": (1, 3, 224, 224)}
+    assert not first.module.training
+
+
+def test_default_inputs_follow_the_weights():
+    assert frontends.load("inception_v3", weights="random").input_shapes == {"x": (1, 3, 299, 299)}
+    assert frontends.load("r3d_18", weights="random").input_shapes == {"x": (1, 3, 16, 112, 112)}
+    assert list(frontends.load("raft_small", weights="random").input_shapes) == ["image1", "image2"]
+    assert frontends.load("timm:mobilenetv3_small_050", weights="random").input_shapes == {"x": (1, 3, 224, 224)}
+
+
+def test_detection_models_are_reduced_to_their_backbone():
+    loaded = frontends.load("ssdlite320_mobilenet_v3_large", weights="random")
+    assert loaded.input_shapes == {"x": (1, 3, 320, 320)}
+    assert any("backbone" in note for note in loaded.notes)
+    with torch.no_grad():
+        outputs = loaded.module(torch.zeros(1, 3, 64, 64))
+    assert all(isinstance(t, torch.Tensor) for t in outputs.values())
+
+
+@pytest.mark.parametrize("aux", [True, False])
+def test_googlenet_state_dicts_load_with_and_without_auxiliary_heads(tmp_path, aux):
+    model = torchvision.models.googlenet(weights=None, init_weights=False, aux_logits=aux, transform_input=True).eval()
+    torch.save(model.state_dict(), tmp_path / "g.pth")
+    loaded = frontends.load("googlenet", weights=str(tmp_path / "g.pth"))
+    x = torch.rand(1, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(loaded.module(x), model(x))
+    assert any("transform_input" in note for note in loaded.notes)
+    assert loaded.preprocessing is not None
+    assert loaded.preprocessing.std == (0.229, 0.224, 0.225)
+
+
+def test_unknown_names_get_suggestions():
+    with pytest.raises(ModelNotFoundError, match="did you mean resnet50"):
+        frontends.load("resnte50")
+    with pytest.raises(ModelNotFoundError, match="in timm; did you mean resnet18"):
+        frontends.load("timm:resnt18")
+    with pytest.raises(ModelNotFoundError, match="in torchvision"):
+        frontends.load("torchvision:zzzzqqqq")
+
+
+def test_unknown_tags_list_the_valid_ones():
+    with pytest.raises(UsageError, match="IMAGENET1K_V1, IMAGENET1K_V2"):
+        frontends.load("resnet50@V3")
+    with pytest.raises(UsageError, match="a1_in1k"):
+        frontends.load("timm:resnet18.nonsense")
+
+
+def test_weights_that_cannot_be_fetched(no_network):
+    for spec in ("squeezenet1_1", "timm:resnet18.a1_in1k"):
+        with pytest.raises(WeightsUnavailableError, match=r"--weights FILE.*--weights random") as caught:
+            frontends.load(spec)
+        assert caught.value.exit_code == 3
+
+
+def test_contradicting_requests_are_refused():
+    with pytest.raises(UsageError, match="give one of them"):
+        frontends.load("resnet18@IMAGENET1K_V1", weights="random")
+    with pytest.raises(UsageError, match="--arch"):
+        frontends.load("resnet18", arch="resnet34")
+    with pytest.raises(UsageError, match="pattern"):
+        frontends.load("timm:resnet18.*")
+
+
+def test_wildcards():
+    assert "timm:resnet18.a1_in1k" in frontends.expand("timm:resnet18.*")
+    assert "torchvision:resnet18" in frontends.expand("resnet*")
+    assert frontends.expand("resnet18") == ["resnet18"]
+    found = frontends.expand("timm:resnet18.*")
+    assert found == sorted(found)
+    with pytest.raises(ModelNotFoundError):
+        frontends.expand("timm:nothinglikethis*")
+
+
+def test_wildcards_over_files(tmp_path):
+    for name in ("b.onnx", "a.onnx", "c.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    assert frontends.expand(f"{tmp_path}/*.onnx") == [f"{tmp_path}/a.onnx", f"{tmp_path}/b.onnx"]
+
+
+def test_listing():
+    found = frontends.list_models("resnet18")
+    assert "torchvision:resnet18" in found
+    assert "timm:resnet18" in found
+    assert all(name.startswith("timm:resnet18.") for name in frontends.list_models("timm:resnet18.*"))
+
+
+def test_nothing_is_printed(capsys, no_network):
+    frontends.load("timm:resnet18", weights="random")
+    with pytest.raises(WeightsUnavailableError):
+        frontends.load("squeezenet1_1")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_directory_without_a_separator(tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelLoadError, match="is a directory"):
+        frontends.load("models")
