@@ -84,7 +84,8 @@ def dense(node: Node, settings: Settings) -> Effect:
     bracket = bracket * rounded(abs(float(scale))) if scale != 1 else bracket  # type: ignore[arg-type]
     # broadcasting a stack of constants applies several of them to the same data
     stack = source.info.shape[:-2]
-    copies = math.prod(torch.broadcast_shapes(stack, value.shape[:-2])) // max(1, math.prod(stack))
+    stacks = torch.broadcast_shapes(stack, value.shape[:-2])  # type: ignore[no-untyped-call]
+    copies = math.prod(stacks) // max(1, math.prod(stack))
     factors: dict[str, Bracket | float] = {key: bracket * root(copies) if copies > 1 else bracket}
     if node.op == "aten.addmm.default":
         factors["self"] = rounded(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]

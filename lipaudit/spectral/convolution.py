@@ -23,18 +23,21 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lipaudit.spectral.batched import largest_spectral_norm
 from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
 from lipaudit.spectral.geometry import Convolution, Taps, padding_source, polyphase
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import apply, lower_bound
 from lipaudit.spectral.rounding import as_float64, gamma, log_power_of_two, scale_to_unit
 from lipaudit.spectral.symbol import SymbolGram
-from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, torus_supremum
+from lipaudit.spectral.torus import Supremum, grid_bounds, grid_supremum, starting_points, torus_supremum
 
 # A grid with at most this many times the points of the torus search's first lattice costs about as much, and is tighter.
 GRID_FACTOR = 4.5
-# Operators up to this many entries are written out as a matrix where the Fourier bound is not tight.
+# Operators of up to this many entries per group are written out as matrices where the Fourier bound is not tight.
 EXPLICIT_ENTRIES = 2**18
+EXPLICIT_TOTAL = 2**24
+EXPLICIT_CHUNK = 2**22  # entries that are written out at once
 # Lag matrices up to this many numbers are kept (1 GiB); larger kernels get the bound of their reshaped matrix.
 LAG_NUMBERS = 2**27
 
@@ -114,8 +117,8 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
         return ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
     found = _BY_MODE[ordinary.padding_mode](ordinary, tol)
     log_lower = found.log_lower if found.exact else lower_bound(ordinary, found.start)
-    if found.log_upper - log_lower > math.log1p(tol) and _entries(ordinary) <= EXPLICIT_ENTRIES:
-        found = _explicit(ordinary, tol)
+    if found.log_upper - log_lower > math.log1p(tol) and _group_entries(ordinary) <= EXPLICIT_ENTRIES:
+        found = _write_out(ordinary, replace(found, log_lower=log_lower), tol)
         log_lower = found.log_lower
     down, up = log_power_of_two(float(exponent))
     bracket = Bracket(round_down(min(log_lower, found.log_upper) + down), round_up(found.log_upper + up))
@@ -131,12 +134,14 @@ class _Found:
     note: str
     exact: bool = False
     start: Supremum | None = None
+    group_log_uppers: torch.Tensor | None = None  # where each group's own bound is known
 
     def times(self, copies: int) -> _Found:
         """The bound after a selection that repeats entries up to ``copies`` times."""
         if copies == 1:
             return replace(self, exact=False)
-        return replace(self, log_upper=self.log_upper + log_up(copies) / 2 + 2**-50, exact=False)
+        log_upper = self.log_upper + log_up(copies) / 2 + 2**-50
+        return replace(self, log_upper=log_upper, exact=False, group_log_uppers=None)
 
 
 def _crop(convolution: Convolution) -> Convolution:
@@ -186,13 +191,16 @@ def _grid_or_torus(gram: SymbolGram, period: tuple[int, ...], tol: float, size_f
     period = tuple(1 if n == 0 else p // math.gcd(p, g) for p, g, n in axes)
     # the grid's maximum lies within this factor of the supremum over the torus
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in zip(degrees, period, strict=True) if n)
+    groups = None
     if math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
         found = torus_supremum(gram, tol if size_free else tol / 2)
         note = "torus" if found.tight else "torus, flat spectrum"
     else:
         found = grid_supremum(gram, period, tol)
         note = f"grid {'x'.join(map(str, period))}"
-    return _Found(found.log_lower, found.log_upper, note, start=found)
+        if gram.groups > 1:
+            groups = grid_bounds(gram, period)
+    return _Found(found.log_lower, found.log_upper, note, start=found, group_log_uppers=groups)
 
 
 def _circular(convolution: Convolution, tol: float) -> _Found:
@@ -269,26 +277,45 @@ def _reshaped(convolution: Convolution, tol: float) -> _Found:
     return _Found(-math.inf, log_upper, "reshaped kernel").times(copies)
 
 
-def _entries(convolution: Convolution) -> int:
-    c_in, c_out = convolution.channels
-    positions = math.prod(convolution.input_size) * math.prod(convolution.output_size)
-    return c_in * c_out * positions // convolution.groups
+def _group_entries(convolution: Convolution) -> int:
+    """Entries of the operator of one group, written out as a matrix."""
+    c_in, c_out = (c // convolution.groups for c in convolution.channels)
+    return c_in * c_out * math.prod(convolution.input_size) * math.prod(convolution.output_size)
+
+
+def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
+    """A better bracket from written-out matrices of those groups whose bound exceeds the operator's lower bound."""
+    keep = torch.ones(convolution.groups, dtype=torch.bool)
+    ceiling = -math.inf
+    if found.group_log_uppers is not None:
+        keep = found.group_log_uppers > found.log_lower + 0.99 * math.log1p(tol)
+        ceiling = max(found.group_log_uppers[~keep].tolist(), default=-math.inf)
+    count = int(keep.sum())
+    if count == 0 or count * _group_entries(convolution) > EXPLICIT_TOTAL:
+        return found
+    some = replace(convolution, kernel=convolution.grouped_taps()[keep].flatten(0, 1), groups=count)
+    written = _explicit(some, tol)
+    log_lower, log_upper = max(found.log_lower, written.log_lower), max(ceiling, written.log_upper)
+    if log_upper >= found.log_upper:
+        return replace(found, log_lower=log_lower)
+    return replace(written, log_lower=log_lower, log_upper=log_upper)
 
 
 def _explicit(convolution: Convolution, tol: float) -> _Found:
-    """The operator written out column by column, one group at a time; needs entries of at most 1."""
+    """The operator written out as one matrix per group; needs entries of at most 1."""
+    kernels = convolution.grouped_taps()
+    entries = _group_entries(convolution)
+    taps = math.prod(convolution.kernel_size)
+    # an entry where copies of a pixel meet is a sum of at most prod(k) weights
+    slack = gamma(2 * taps + 4) * taps * math.sqrt(entries) * float(kernels.abs().amax())
     brackets = []
-    for kernel in convolution.grouped_taps():
-        one = replace(convolution, kernel=kernel, groups=1)
-        size = one.channels[0] * math.prod(one.input_size)
-        basis = torch.eye(size, dtype=torch.float64, device=kernel.device).reshape(
-            size, one.channels[0], *one.input_size
-        )
-        matrix = apply(one, basis).flatten(1)
-        bracket = spectral_norm(matrix, tol)
-        # an entry where copies of a pixel meet is a sum of at most prod(k) weights
-        taps = math.prod(one.kernel_size)
-        slack = gamma(2 * taps + 4) * taps * math.sqrt(matrix.numel()) * float(kernel.abs().amax())
+    for part in torch.split(kernels, max(1, EXPLICIT_CHUNK // entries)):
+        g, _, c_in = part.shape[:3]
+        some = replace(convolution, kernel=part.flatten(0, 1), groups=g)
+        size = c_in * math.prod(some.input_size)
+        basis = torch.eye(size, dtype=torch.float64).reshape(size, c_in, *some.input_size)
+        columns = apply(some, basis.repeat(1, g, *(1,) * len(some.input_size)))
+        bracket = largest_spectral_norm(columns.reshape(size, g, -1).permute(1, 2, 0), tol)
         brackets.append(Bracket(log_down(max(0.0, bracket.lower - slack)), log_up(bracket.upper + slack)))
     bracket = Bracket.maximum(brackets)
     return _Found(bracket.log_lower, bracket.log_upper, "explicit matrix", exact=True)

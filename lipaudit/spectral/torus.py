@@ -215,6 +215,12 @@ def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supr
     return search.result(search.prove_maximum(pairs), tight=True)
 
 
+def grid_bounds(gram: SymbolGram, period: tuple[int, ...]) -> torch.Tensor:
+    """log of an upper bound of each group's own maximum over the grid, from trace and Frobenius norm: (groups,)."""
+    squares = gram.upper_bounds(Frequencies.lattice(period)).amax(1).clamp_min(2.0**-1000)
+    return squares.log() / 2 + log_power_of_two(gram.exponent)[1] + 2.0**-40
+
+
 def starting_points(gram: SymbolGram) -> int:
     """Points of the lattice from which the torus search starts."""
     density = min(_START_DENSITY, max(_LEAST_DENSITY, math.sqrt(FLAT_DENSITY / gram.n)))
