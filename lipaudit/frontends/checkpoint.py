@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import warnings
 import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -144,7 +145,10 @@ def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) 
         if value.is_floating_point():
             dtype = torch.promote_types(dtype, value.dtype)
     module.to(dtype)
-    module.load_state_dict(state, strict=False)
+    versioned: OrderedDict[str, torch.Tensor] = OrderedDict(state)
+    # some modules (MNASNet) ask which version of themselves wrote the tensors: names and shapes are this one's
+    versioned._metadata = getattr(expected, "_metadata", {})  # type: ignore[attr-defined]
+    module.load_state_dict(versioned, strict=False)
     return dtype
 
 

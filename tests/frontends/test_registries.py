@@ -62,6 +62,17 @@ def test_googlenet_state_dicts_load_with_and_without_auxiliary_heads(tmp_path, a
     assert loaded.preprocessing.std == (0.229, 0.224, 0.225)
 
 
+@pytest.mark.parametrize("name", ["mnasnet0_5", "fcn_resnet50", "quantized_resnet18"])
+def test_state_dicts_of_every_kind_of_builder(tmp_path, name):
+    options = {"weights_backbone": None, "aux_loss": True} if name.startswith("fcn") else {}
+    model = torchvision.models.get_model(name, weights=None, **options).eval()
+    torch.save(model.state_dict(), tmp_path / "w.pth")
+    loaded = frontends.load(name, weights=str(tmp_path / "w.pth"))
+    found = loaded.module.state_dict()
+    assert found.keys() == model.state_dict().keys()
+    assert all(torch.equal(found[key], value) for key, value in model.state_dict().items())
+
+
 def test_unknown_names_get_suggestions():
     with pytest.raises(ModelNotFoundError, match="did you mean resnet50"):
         frontends.load("resnte50")
