@@ -122,7 +122,10 @@ class _Reader:
         parameters = self.program.state_dict
         trained = {s.target for s in self.program.graph_signature.input_specs if s.kind is InputKind.PARAMETER}
         used = {name for n in live for name in _constant_names(n.arguments.values())}
-        unique = {p.data_ptr() if p.numel() else id(p): p.numel() for name, p in parameters.items() if name in trained}
+        # tied weights share their storage: they count once, and a use of one name is a use of all
+        storage = {name: p.data_ptr() if p.numel() else id(p) for name, p in parameters.items() if name in trained}
+        unique = {storage[name]: parameters[name].numel() for name in storage}
+        read = {pointer for name, pointer in storage.items() if _strip(name) in used}
         return Graph(
             nodes=tuple(live),
             inputs=inputs,
@@ -130,7 +133,7 @@ class _Reader:
             constant_outputs=constant_outputs,
             input_sizes={name: tuple(shapes) for name, shapes in sizes.items()},
             num_parameters=sum(unique.values()),
-            unused_parameters=tuple(sorted(_strip(str(t)) for t in trained if _strip(str(t)) not in used)),
+            unused_parameters=tuple(sorted(_strip(name) for name, pointer in storage.items() if pointer not in read)),
         )
 
     def _placeholders(self, placeholders: list[torch.fx.Node]) -> None:
@@ -194,6 +197,8 @@ class _Reader:
         return Ref(node.name, picked.info)
 
     def _evaluate(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
         names = tuple(dict.fromkeys(n for c in _parts((args, kwargs), Constant) for n in c.names))
 
         def real(value: Any) -> Any:
