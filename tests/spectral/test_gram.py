@@ -150,3 +150,18 @@ def test_a_zero_matrix_needs_no_iteration() -> None:
     iteration = GramIteration(torch.zeros(3, 2))
     assert iteration.log_upper() == iteration.log_lower() == -math.inf
     assert iteration.certifies(-1e9)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_what_rounding_loses_in_a_product_is_given_back(columns: int) -> None:
+    """1 + 2^-54 + 2^-54 + ... loses the small terms that meet the large one; the exact sum is known."""
+    rows = 100_000
+    matrix = torch.full((rows, columns), 2.0**-27, dtype=torch.float64)
+    matrix[0] = 1.0
+    iteration = GramIteration(matrix)
+    with precise():
+        exact = (arb(columns) * (1 + arb(rows - 1) * arb(2) ** -54)).log() / 2
+        for _ in range(4):
+            assert arb(iteration.log_upper()) > exact
+            iteration.step()
+        assert not arb(iteration.log_lower()) > exact

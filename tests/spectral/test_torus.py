@@ -132,7 +132,7 @@ def test_two_tap_kernels_between_lattice_points_attain_the_factor() -> None:
     assert 2.0 * (1 - 1e-12) <= math.exp(searched.log_upper) <= 2.0 * 1.0002
 
 
-def _corner_taps(shift: tuple[float, float]) -> torch.Tensor:
+def _corner_taps(shift: tuple[float, float], epsilon: float = 1e-3) -> torch.Tensor:
     """Taps at (0, 0) and (1, 1) of which D(w) has the norm 2 |cos((w_1 + w_2 - s_1 - s_2)/2)|, and a small perturbation
     that depends on w_1 - w_2 and makes the maximiser (almost) unique."""
     total = sum(shift)
@@ -145,7 +145,6 @@ def _corner_taps(shift: tuple[float, float]) -> torch.Tensor:
     kernel = torch.zeros(2, 2, 2, 2, dtype=torch.float64)
     kernel[..., 0, 0] = torch.eye(2)
     kernel[..., 1, 1] = rotation(total)
-    epsilon = 1e-3
     kernel[..., 1, 0] = epsilon * rotation((total + difference) / 2)
     kernel[..., 0, 1] = epsilon * rotation((total - difference) / 2)
     return kernel
@@ -258,3 +257,35 @@ def test_many_equal_grid_points_are_all_proved() -> None:
     kernel[..., 0, 0], kernel[..., 2, 2] = torch.eye(5), torch.zeros(5, 5)
     found = grid_supremum(_gram(kernel), (9, 9), 1e-9)
     assert 0.0 <= found.log_upper <= 1.1e-9
+
+
+def test_a_maximiser_near_a_corner_survives_a_rival_of_almost_its_height() -> None:
+    """A rival just below the supremum raises the pruning threshold; the product of cosines would then lose the maximum.
+
+    The corner taps peak at 0.85 of the half width in both axes, so that the centre of the peak's cell has 0.945 of the
+    supremum. The rival, of 0.99 times its height, peaks at the frequency 0: 0.99 cos(n h)^2 = 0.953.
+    """
+    h = math.pi / 8
+    epsilon, place = 1e-2, 0.85 * h
+    kernel = torch.zeros(3, 3, 2, 2, dtype=torch.float64)
+    kernel[:2, :2] = _corner_taps((place, place), epsilon)
+    supremum = 2 + 2 * epsilon
+    kernel[2, 2] = 0.99 * supremum / 4
+    for tol in (1e-5, 1e-4):
+        found = torus_supremum(_gram(kernel), tol)
+        assert math.log(supremum) - 1e-12 <= found.log_upper <= math.log(supremum) + 2 * tol
+        assert found.log_lower <= math.log(supremum) + 1e-12
+
+
+@pytest.mark.parametrize("angle", [0.4, 1.0, 1.7, 2.2, 2.9])
+def test_a_narrow_peak_above_a_flat_spectrum_is_bounded(angle: float) -> None:
+    """Every frequency holds 0.9995 of the supremum, the rest lies between the points of any lattice."""
+    c, s = math.cos(angle), math.sin(angle)
+    kernel = torch.zeros(6, 6, 2, 2, dtype=torch.float64)
+    kernel[:4, :4, 0, 0] = 0.9995 * torch.eye(4)
+    kernel[4:, 4:, 0, 0] = torch.eye(2) / 2
+    kernel[4:, 4:, 1, 1] = torch.tensor([[c, -s], [s, c]], dtype=torch.float64) / 2
+    for budget in (0.0, 3e8, 3e10):
+        found = torus_supremum(_gram(kernel), 1e-6, budget=budget)
+        assert found.log_upper >= -1e-13
+        assert found.log_lower <= 1e-13
