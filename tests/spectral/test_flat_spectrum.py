@@ -1,0 +1,58 @@
+"""Where no cell of the torus can be dropped, one complete lattice and its factor give the bound."""
+
+import math
+
+import pytest
+import torch
+
+from lipaudit.spectral import torus
+from lipaudit.spectral.geometry import polyphase
+from lipaudit.spectral.symbol import SymbolGram
+
+
+def largest_on_grid(gram: SymbolGram, points: int) -> float:
+    """max sigma_1(D) over a fine grid, a lower bound of the supremum; real kernels need half of the torus only."""
+    axes = [torch.arange(points, dtype=torch.float64) * (2 * math.pi / points) for _ in gram.taps.divisors]
+    phase = torch.cartesian_prod(*axes) @ gram.taps.offsets.double().T
+    waves = torch.polar(torch.ones_like(phase), -phase)
+    matrices = gram.taps.matrices[0].to(torch.complex128)
+    return float(torch.linalg.matrix_norm(torch.einsum("wt,trn->wrn", waves, matrices), 2).max())
+
+
+def nearly_orthogonal(channels: int, size: int, seed: int) -> torch.Tensor:
+    """One orthogonal tap and little else: sigma_1 hardly depends on the frequency."""
+    generator = torch.Generator().manual_seed(seed)
+    kernel = 1e-4 * torch.randn(1, channels, channels, size, size, dtype=torch.float64, generator=generator)
+    kernel[0, :, :, 0, 0] += torch.eye(channels, dtype=torch.float64)
+    return kernel
+
+
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("density", [8, 11, 40])
+def test_complete_lattice(monkeypatch: pytest.MonkeyPatch, size: int, stride: int, density: int) -> None:
+    channels = 5
+    taken = []
+    complete = torus._complete_lattice
+    monkeypatch.setattr(
+        torus, "_complete_lattice", lambda search, period: taken.append(period) or complete(search, period)
+    )
+    monkeypatch.setattr(torus, "FLAT_DENSITY", density**2 * channels)
+    gram = SymbolGram(polyphase(nearly_orthogonal(channels, size, seed=size), (stride, stride), (1, 1)))
+    found = torus.torus_supremum(gram, 1e-3)
+    exact = largest_on_grid(gram, 64)
+    assert exact <= math.exp(found.log_upper)
+    assert len(taken) == 1
+    factor = math.prod(math.cos(math.pi * n / p) for n, p in zip(gram.taps.degrees, taken[0], strict=True))
+    assert math.exp(found.log_upper) * factor <= 1.0011 * exact
+    assert not found.tight
+
+
+def test_peaked_spectra_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An averaging kernel has its maximum at frequency 0 and far less elsewhere."""
+    monkeypatch.setattr(torus, "_complete_lattice", None)
+    kernel = nearly_orthogonal(5, 3, seed=0) + 1.0
+    gram = SymbolGram(polyphase(kernel, (1, 1), (1, 1)))
+    found = torus.torus_supremum(gram, 1e-3)
+    assert found.tight
+    assert largest_on_grid(gram, 64) <= math.exp(found.log_upper) <= 1.001 * math.exp(found.log_lower)
