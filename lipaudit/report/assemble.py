@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
+from lipaudit.graph.activations import Activation
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.propagate import Propagation, Value
@@ -128,6 +129,8 @@ def _short_name(node: Node) -> str:
         return "linear"
     if isinstance(node.payload, Scale):
         return "scale"
+    if isinstance(node.payload, Activation):
+        return node.payload.name or "activation"
     return node.op.split(".")[1] if node.op.count(".") == 2 else node.op
 
 

@@ -1,0 +1,149 @@
+"""Every way a request goes wrong: one line on stderr, the documented exit code, no traceback, nothing written."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from lipaudit.cli import main
+from sample_models.models import digits_resnet
+
+SAMPLE = Path(__file__).parents[1] / "sample_models" / "digits_resnet.onnx"
+WEIGHTS = SAMPLE.with_suffix(".safetensors")
+ARCH = "sample_models.models:digits_resnet"
+
+
+class Touch:
+    """Unpickling this creates a file: it must never happen."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+def truncated(folder: Path) -> list[str]:
+    (folder / "cut.onnx").write_bytes(SAMPLE.read_bytes()[:5000])
+    return [str(folder / "cut.onnx")]
+
+
+def missing_external_data(folder: Path) -> list[str]:
+    model = onnx.load(SAMPLE)
+    onnx.save(model, folder / "split.onnx", save_as_external_data=True, location="split.data", size_threshold=0)
+    (folder / "split.data").unlink()
+    return [str(folder / "split.onnx")]
+
+
+def pickle_with_code(folder: Path) -> list[str]:
+    (folder / "code.pt").write_bytes(pickle.dumps(Touch(folder / "executed")))
+    return [str(folder / "code.pt"), "--arch", ARCH]
+
+
+def pickle_without_tensors(folder: Path) -> list[str]:
+    torch.save({"epoch": 3, "note": "no weights"}, folder / "plain.pt")
+    return [str(folder / "plain.pt"), "--arch", ARCH]
+
+
+def other_architecture(folder: Path) -> list[str]:
+    save_file(nn.Linear(2, 2).state_dict(), folder / "other.safetensors")
+    return [str(folder / "other.safetensors"), "--arch", ARCH]
+
+
+def poisoned(folder: Path) -> list[str]:
+    state = digits_resnet().state_dict()
+    name = next(n for n in state if n.endswith("conv1.weight"))
+    state[name].view(-1)[3] = float("nan")
+    save_file(state, folder / "nan.safetensors")
+    return [str(folder / "nan.safetensors"), "--arch", ARCH, "--input", "1x16x16"]
+
+
+def infinite(folder: Path) -> list[str]:
+    state = digits_resnet().state_dict()
+    state["head.bias"][0] = float("inf")
+    save_file(state, folder / "inf.safetensors")
+    return [str(folder / "inf.safetensors"), "--arch", ARCH, "--input", "1x16x16"]
+
+
+def empty_model(folder: Path) -> list[str]:
+    graph = onnx.helper.make_graph([], "empty", [], [])
+    onnx.save(onnx.helper.make_model(graph), folder / "empty.onnx")
+    return [str(folder / "empty.onnx")]
+
+
+def directory(folder: Path) -> list[str]:
+    return [str(folder)]
+
+
+def unwritable(folder: Path) -> list[str]:
+    return [str(SAMPLE), "-o", str(folder / "no" / "such" / "folder" / "report.json")]
+
+
+def given(*arguments: str) -> Callable[[Path], list[str]]:
+    return lambda _folder: list(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (given("resnet5O"), 3, ["resnet5O", "resnet50"]),
+        (given("nowhere.onnx"), 3, ["nowhere.onnx"]),
+        (given("nowhere/weights.pt", "--arch", "resnet18"), 3, ["nowhere/weights.pt"]),
+        (truncated, 3, ["cut.onnx", "truncated"]),
+        (missing_external_data, 3, ["split.data"]),
+        (pickle_with_code, 3, ["code.pt"]),
+        (pickle_without_tensors, 3, ["plain.pt"]),
+        (other_architecture, 3, ["other.safetensors", "missing"]),
+        (given(str(SAMPLE), "--input", "1,1,20,20"), 2, ["16"]),
+        (given(str(WEIGHTS), "--arch", ARCH, "--input", "3x16x16"), 3, ["1, 3, 16, 16"]),
+        (given("vit_b_16", "--weights", "random", "--input", "225"), 3, ["224"]),
+        (poisoned, 3, ["conv1.weight", "NaN"]),
+        (infinite, 3, ["head.bias"]),
+        (directory, 3, ["directory"]),
+        (empty_model, 3, ["empty.onnx"]),
+        (unwritable, 2, ["no/such/folder"]),
+        (given("resnet18"), 3, ["--weights FILE", "--weights random"]),
+        (given("resnet18@NO_SUCH_TAG"), 2, ["NO_SUCH_TAG", "IMAGENET1K_V1"]),
+        (given(str(SAMPLE), "--tol", "0"), 2, ["tol"]),
+        (given(str(SAMPLE), "--input", "banana"), 2, ["banana"]),
+        (given(str(SAMPLE), "--format", "yaml"), 2, ["yaml"]),
+        (given(), 2, []),
+    ],
+)
+def test_one_line_and_the_right_exit_code(
+    arguments: Callable[[Path], list[str]],
+    code: int,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))  # no cached weights
+    given_arguments = arguments(tmp_path)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    assert main(given_arguments) == code
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    if given_arguments:
+        assert out == ""
+        # that a download is tried is news, not the error
+        lines = [line for line in err.splitlines() if line.strip() and not line.startswith("Downloading:")]
+        assert len(lines) == 1
+        assert lines[0].startswith("lipaudit: error: ")
+        for word in words:
+            assert word.lower() in err.lower()
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "torch") == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(SAMPLE), "--device", "cuda"]) == 2
+    assert "CUDA" in capsys.readouterr().err
