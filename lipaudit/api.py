@@ -108,7 +108,7 @@ def audit(
             lower = jacobian_lower_bound(loaded.module, inputs, seed)
             clock.lap("lower bound")
         std = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
-        network = network_record(simple, found, rows, lower, std)
+        network = network_record(simple, found, rows, lower, std, loaded.output_names)
         return AuditReport(
             model=_model_record(loaded, graph),
             settings=SettingsRecord(tolerance=tol, device=place.type, seed=seed),

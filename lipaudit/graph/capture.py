@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from lipaudit.errors import CaptureError, GraphError
@@ -116,7 +117,7 @@ class _Reader:
                 raise CaptureError(
                     f"the captured graph calls a subgraph ({node.target}); control flow is not supported"
                 )
-        outputs, constant_outputs = self._outputs()
+        outputs, output_names, constant_outputs = self._outputs()
         inputs = tuple(n.name for n in self.nodes if n.op == "input")
         live = _live(self.nodes, {*outputs, *inputs})
         parameters = self.program.state_dict
@@ -130,6 +131,7 @@ class _Reader:
             nodes=tuple(live),
             inputs=inputs,
             outputs=tuple(outputs),
+            output_names=tuple(output_names),
             constant_outputs=constant_outputs,
             input_sizes={name: tuple(shapes) for name, shapes in sizes.items()},
             num_parameters=sum(unique.values()),
@@ -221,18 +223,26 @@ class _Reader:
 
         return wrap(result)
 
-    def _outputs(self) -> tuple[list[str], int]:
+    def _outputs(self) -> tuple[list[str], list[str], int]:
         output = next(n for n in self.program.graph.nodes if n.op == "output")
-        outputs, constants = [], 0
-        for value, spec in zip(output.args[0], self.program.graph_signature.output_specs, strict=True):
-            if spec.kind is not OutputKind.USER_OUTPUT:
-                continue  # buffers that the network updates do not reach its output
+        specs = self.program.graph_signature.output_specs
+        # buffers that the network updates do not reach its output
+        values = [v for v, spec in zip(output.args[0], specs, strict=True) if spec.kind is OutputKind.USER_OUTPUT]
+        outputs, names, constants = [], [], 0
+        for value, name in zip(values, self._output_names(len(values)), strict=True):
             known = self.values.get(value) if isinstance(value, torch.fx.Node) else value
             if isinstance(known, Ref):
                 outputs.append(known.name)
+                names.append(name)
             else:
                 constants += 1
-        return outputs, constants
+        return outputs, names, constants
+
+    def _output_names(self, count: int) -> list[str]:
+        """Where each output stands in the tuple, list or dict that the network returns."""
+        structure = pytree.tree_unflatten(list(range(count)), self.program.call_spec.out_spec)
+        paths = [path for path, _ in pytree.tree_flatten_with_path(structure)[0]]
+        return [".".join(str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in p) for p in paths]
 
 
 def _info(value: torch.Tensor) -> TensorInfo:

@@ -100,13 +100,15 @@ def _refs(argument: Argument) -> Iterator[Ref]:
 class Graph:
     """Nodes in topological order; ``inputs`` and ``outputs`` name nodes.
 
-    ``outputs`` keeps the order of the network's outputs; an output that does not depend on the input is left out and
-    counted in ``constant_outputs``. ``input_sizes`` maps a module path to the shapes that its forward hook saw.
+    ``outputs`` keeps the order of the network's outputs, ``output_names`` says where each stands in what the network
+    returns (``0``, ``out``, ``boxes.1``); an output that does not depend on the input is left out and counted in
+    ``constant_outputs``. ``input_sizes`` maps a module path to the shapes that its forward hook saw.
     """
 
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    output_names: tuple[str, ...] = ()
     constant_outputs: int = 0
     input_sizes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     num_parameters: int = 0

@@ -33,7 +33,7 @@ def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) ->
         before = dict.fromkeys(name for ref in node.refs for name in sources[ref.name])
         sources[node.name] = (readable[node.name],) if node.name in readable else tuple(before)
     inputs = {n.name: tuple(dict.fromkeys(s for ref in n.refs for s in sources[ref.name])) for n in rows}
-    return tuple(_layer(n, titles[n.name], inputs[n.name], found, names) for n in rows)
+    return tuple(_layer(n, titles[n.name], inputs[n.name], found, names, graph.input_sizes) for n in rows)
 
 
 def _has_row(node: Node, effect: Effect) -> bool:
@@ -66,7 +66,12 @@ def _titles(rows: list[Node], names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _layer(
-    node: Node, title: str, inputs: tuple[str, ...], found: Propagation, names: Mapping[str, str]
+    node: Node,
+    title: str,
+    inputs: tuple[str, ...],
+    found: Propagation,
+    names: Mapping[str, str],
+    sizes: Mapping[str, tuple[tuple[int, ...], ...]],
 ) -> LayerRecord:
     effect = found.effects[node.name]
     rule = find_rule(node.op)
@@ -84,7 +89,7 @@ def _layer(
         inputs=inputs,
         status=effect.status.value,
         module=node.module,
-        input_size=_input_size(node),
+        input_size=_input_size(node, sizes),
         weight_shape=shape,
         details=_details(node),
         rigor=effect.rigor.value if effect.status is Status.FINITE else None,
@@ -142,8 +147,13 @@ def _weight_shape(node: Node) -> tuple[int, ...] | None:
     return tuple(node.payload.factor.shape) if isinstance(node.payload, Scale) else None
 
 
-def _input_size(node: Node) -> tuple[int, ...] | None:
+def _input_size(node: Node, sizes: Mapping[str, tuple[tuple[int, ...], ...]]) -> tuple[int, ...] | None:
+    """Spatial sizes, or all but the batch of flat data: what the module's hook saw, else what the operation reads."""
     if isinstance(node.payload, Convolution):
+        seen = sizes.get(node.module, ())
+        d = len(node.payload.input_size)
+        if len(seen) == 1 and len(seen[0]) == d + 2 and seen[0][1] == node.payload.channels[0]:
+            return seen[0][2:]
         return node.payload.input_size
     shape = node.refs[0].info.shape if node.refs else ()
     return shape[2:] if len(shape) > 3 else shape[1:] or None
@@ -173,13 +183,21 @@ def _each(values: tuple[object, ...]) -> str:
 
 
 def network_record(
-    graph: Graph, found: Propagation, rows: tuple[LayerRecord, ...], lower: float | None, std: tuple[float, ...] | None
+    graph: Graph,
+    found: Propagation,
+    rows: tuple[LayerRecord, ...],
+    lower: float | None,
+    std: tuple[float, ...] | None,
+    output_names: tuple[str, ...] = (),
 ) -> NetworkRecord:
-    """The network's own figures; ``std`` is the normalisation that makes pixels into the network's input."""
-    outputs = tuple(
-        _output(f"output {i}" if len(graph.outputs) > 1 else "output", found.outputs[n])
-        for i, n in enumerate(graph.outputs)
-    )
+    """The network's own figures.
+
+    ``std`` is the normalisation that makes pixels into the network's input, ``output_names`` are the names that a model
+    file gives to the outputs.
+    """
+    # a file's network returns its outputs as one tuple, or the only one by itself
+    titles = [output_names[int(n or 0)] if output_names else n or "output" for n in graph.output_names]
+    outputs = tuple(_output(title, found.outputs[name]) for title, name in zip(titles, graph.outputs, strict=True))
     value = found.network
     plain, log10 = _plain(value)
     pixel_plain = pixel_log10 = None

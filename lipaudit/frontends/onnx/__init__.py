@@ -63,6 +63,7 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
         weights=path.name,
         file_sha256=sha256(path),
         node_names=node_names,
+        output_names=tuple(o.name for o in original.graph.output),
         notes=tuple(notes),
     )
 
