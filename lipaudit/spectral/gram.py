@@ -132,7 +132,8 @@ class GramIteration:
             column = self.scaled[torch.linalg.vector_norm(self.scaled, dim=1).argmax()].conj()
             return column / float(torch.linalg.vector_norm(column))
         column = self.iterate[:, torch.linalg.vector_norm(self.iterate, dim=0).argmax()]
-        return leading_vectors(self.gram[None], column[None], steps=24)[0]
+        # a step costs n^2, the Gram product that it may save n^3
+        return leading_vectors(self.gram[None], column[None], steps=24 + self.gram.shape[0] // 64)[0]
 
 
 def spectral_norm(weight: torch.Tensor, tol: float = 1e-3) -> Bracket:
