@@ -58,7 +58,9 @@ def _payload(op: str, payload: Any, *shape: int, function: Any, sources: tuple[s
 
 
 _KERNEL = _random(3, 2, 3, 3)
-_CIRCULAR = Convolution(_KERNEL, (5, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), padding_mode="circular", output_padding=(0, 0))
+_CIRCULAR = Convolution(
+    _KERNEL, (5, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), padding_mode="circular", output_padding=(0, 0)
+)
 _payload(
     CONVOLUTION,
     _CIRCULAR,
@@ -94,5 +96,3 @@ def test_folded_kernels_get_a_wider_bracket() -> None:
 def test_constant_product_is_not_claimed() -> None:
     built = operation("aten.mm.default", (_random(2, 3), _random(3, 2)), {})
     assert apply_rule(built.node, Settings()).status is Status.UNSUPPORTED
-
-
