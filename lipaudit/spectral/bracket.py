@@ -33,14 +33,14 @@ class Rigor(StrEnum):
 
 
 def round_up(x: float, ulps: int = _ULPS) -> float:
-    """The float ``ulps`` steps above ``x`` (infinities stay)."""
+    """The float ``ulps`` steps above ``x``."""
     for _ in range(ulps):
         x = math.nextafter(x, _INF)
     return x
 
 
 def round_down(x: float, ulps: int = _ULPS) -> float:
-    """The float ``ulps`` steps below ``x`` (infinities stay)."""
+    """The float ``ulps`` steps below ``x``."""
     for _ in range(ulps):
         x = math.nextafter(x, -_INF)
     return x
@@ -89,6 +89,8 @@ class Bracket:
         """Upper end in plain units, rounded up; ``inf`` where it does not fit a float."""
         if self.value is not None:
             return self.value
+        if self.log_upper == -_INF:
+            return 0.0
         try:
             return round_up(math.exp(self.log_upper))
         except OverflowError:

@@ -145,7 +145,10 @@ class _Found:
 
 
 def _crop(convolution: Convolution) -> Convolution:
-    """Drop taps that never meet the input; along an axis with one output the stride is free: set to the extent."""
+    """Drop taps that never meet the input; along an axis with one output the stride is free: set to the extent.
+
+    Taps between others cannot be cut off and become zero.
+    """
     if convolution.padding_mode != "zeros":
         return convolution
     kernel, padding, stride = convolution.kernel, list(convolution.padding), list(convolution.stride)
@@ -156,6 +159,9 @@ def _crop(convolution: Convolution) -> Convolution:
         meets = [any(0 <= s * j + d * a - left < h for j in range(outputs[axis])) for a in range(k)]
         if not any(meets):
             return replace(convolution, kernel=torch.zeros_like(kernel))
+        if not all(meets):
+            unread = torch.tensor([a for a in range(k) if not meets[a]], device=kernel.device)
+            kernel = kernel.index_fill(2 + axis, unread, 0.0)
         first, last = meets.index(True), k - meets[::-1].index(True)
         kernel = kernel.narrow(2 + axis, first, last - first)
         padding[axis] = (left - first * d, right - (k - last) * d)
