@@ -83,6 +83,24 @@ def test_readme_has_two_commands_that_set_everything_up():
     assert all("pip install" in command for command in commands)
 
 
+def test_readme_shows_what_the_first_command_prints(capsys):
+    from lipaudit.cli import main
+
+    (shown,) = re.findall(r"^```text\n(.*?)\n```$", README, re.MULTILINE | re.DOTALL)
+    assert main(["sample_models/digits_resnet.onnx"]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()[: len(shown.splitlines())]
+    for expected, line in zip(shown.splitlines(), lines, strict=True):
+        words, found = expected.split(), line.split()
+        if expected.startswith("/"):  # a row ends in lower, upper, ratio, share; the last digits may differ by machine
+            assert found[:-4] == words[:-4]
+            assert float(found[-3]) == pytest.approx(float(words[-3]), rel=2e-3)
+        else:
+            assert [w for w in found if not re.search(r"\d\.\d", w)] == [
+                w for w in words if not re.search(r"\d\.\d", w)
+            ]
+
+
 def test_readme_names_only_files_that_exist():
     named = re.findall(r"\bsample_models/[\w.]+\w", README) + re.findall(r"\]\(([^)#:]+)\)", README)
     assert len(named) >= 5
