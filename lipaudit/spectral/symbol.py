@@ -21,6 +21,8 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamm
 
 # cos and sin of 2 pi f, f a sum of at most three exact fractions: error of the argument and of the function together
 _TRIG_ERROR = 64 * UNIT_ROUNDOFF
+# Below this side the lags of many groups are gathered into one batch.
+_GATHERED_SIDE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,12 @@ class SymbolGram:
         """Floating-point operations of one certified comparison at one frequency, roughly."""
         return 4 / 3 * self.n**3 + 4.0 * len(self.lags) * self.n**2 + 2e5
 
+    @property
+    def numbers_per_pair(self) -> int:
+        """Numbers that :meth:`at` holds for one pair of a group and a frequency."""
+        gathered = len(self.lags) * self.n**2 if self.groups > 1 and self.n < _GATHERED_SIDE else len(self.lags)
+        return 2 * self.n**2 + gathered
+
     def _waves(self, frequencies: Frequencies) -> tuple[torch.Tensor, torch.Tensor]:
         fraction = torch.zeros(len(frequencies), len(self.lags), dtype=torch.float64)
         for axis, period in enumerate(frequencies.period):
@@ -122,11 +130,15 @@ class SymbolGram:
     def at(self, groups: torch.Tensor, frequencies: Frequencies) -> torch.Tensor:
         """G for pairs of a group (pairs,) and a frequency: (pairs, n, n), complex."""
         cosine, sine = self._waves(frequencies)
-        if self.groups == 1:
-            real, imaginary = cosine @ self._cosine[0], sine @ self._sine[0]
-        else:
+        if self.n < _GATHERED_SIDE and self.groups > 1:
             real = torch.bmm(cosine[:, None], self._cosine[groups])[:, 0]
             imaginary = torch.bmm(sine[:, None], self._sine[groups])[:, 0]
+        else:  # copying the lags of a pair would cost more than its factorisation
+            real, imaginary = (cosine.new_empty(len(groups), self.n**2) for _ in range(2))
+            for group in torch.unique(groups).tolist():  # type: ignore[no-untyped-call]
+                rows = groups == group
+                real[rows] = cosine[rows] @ self._cosine[group]
+                imaginary[rows] = sine[rows] @ self._sine[group]
         return torch.complex(real, imaginary).reshape(-1, self.n, self.n)
 
     def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:

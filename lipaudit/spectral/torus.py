@@ -88,7 +88,7 @@ class _Search:
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(gram.n, 2, dtype=torch.float64, generator=generator)
         self._noise = torch.view_as_complex(noise) / math.sqrt(gram.n)
-        self.chunk = max(1, CHUNK_NUMBERS // (2 * gram.n**2 + len(gram.lags) * (1 if gram.groups == 1 else gram.n**2)))
+        self.chunk = max(1, CHUNK_NUMBERS // gram.numbers_per_pair)
         self.evaluations = 0
 
     def pairs(self, frequencies: Frequencies) -> _Pairs:
@@ -137,11 +137,14 @@ class _Search:
     def unproved(self, pairs: _Pairs, slack: float, factor: float, steps: int) -> _Pairs:
         """Pairs for which lambda_max < best (1 + slack tol)^2 factor is not proved; ``best`` may rise on the way."""
         left = []
+        pairs = pairs.select(pairs.bounds >= self.threshold(slack, factor))
+        if self.gram.groups > 1:
+            pairs = pairs.select(pairs.groups.argsort(stable=True))  # so that a chunk reads the lags of few groups
         for start in range(0, len(pairs), self.chunk):
             part = pairs.select(slice(start, start + self.chunk))  # type: ignore[arg-type]
             part = part.select(part.bounds >= self.threshold(slack, factor))
             if not len(part):
-                break  # bounds are sorted
+                continue
             grams = self.gram.at(part.groups, part.frequencies)
             self.evaluations += len(part)
             failed = ~is_below(grams, self.gram.error, self.threshold(slack, factor))
