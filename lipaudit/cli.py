@@ -15,7 +15,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,7 +141,8 @@ def cli() -> None:
     "inputs",
     multiple=True,
     metavar="SIZE",
-    help="Input size: 224, 3x224x224 or name:1,3,224,224 (once per input). Default: the model's own.",
+    help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
+    "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
 )
 @click.option("--weights", metavar="TAG|FILE|random", help="Weights to load; 'random' audits the structure only.")
 @click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
@@ -152,7 +153,8 @@ def cli() -> None:
     default=1e-3,
     show_default=True,
     callback=_positive,
-    help="Stop where upper/lower is within 1 + TOL, per layer.",
+    help="Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded "
+    "convolutions may leave a larger ratio.",
 )
 @click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything that is random.")
@@ -171,10 +173,15 @@ def cli() -> None:
     "--columns",
     metavar="A,B,...",
     help="Columns of the table: layer, op, weight, input, geometry, lower, upper, log10, "
-    "ratio, share, rule, rigor, status, note, reads, folded.",
+    "ratio, share, rule, rigor, status, note, reads, folded. At a terminal they must fit 100 characters; in a file or "
+    "a pipe the table is as wide as they need.",
 )
-@click.option("--depth", type=click.IntRange(min=1), help="Sum rows deeper than this many path components into one.")
-@click.option("--quiet", is_flag=True, help="No progress bar and no remarks; errors still appear.")
+@click.option(
+    "--depth",
+    type=click.IntRange(min=1),
+    help="Sum rows deeper than this many path components (between '.' or '/') into one.",
+)
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds.")
 @click.option("--strict", is_flag=True, help="End with 4 if anything is unsupported or unbounded.")
 @click.option(
     "--max-log10-bound",
@@ -205,18 +212,18 @@ def audit(
     from lipaudit.report.write import check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
-    layout = Layout.parse(form, columns, depth)
     file = None if output == Path("-") else output
+    layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
         check_writable(file)
     options["input_shape"] = _input_shape(inputs)
-    specs, codes = _expand_all(models, debug)
+    specs, codes = _expand_all(models, debug, quiet)
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
     for spec in specs:
         try:
-            report = _audit_one(spec, options, debug, show_progress=not quiet)
+            report = _audit_one(spec, options, debug, quiet)
             text = layout.render([report]) if streamed else ""
         except Exception as error:
             codes.append(_complain(error, debug, spec if several else ""))
@@ -288,13 +295,13 @@ class _Progress:
             self.bar.render_finish()
 
 
-def _expand_all(models: Sequence[str], debug: bool) -> tuple[list[str], list[int]]:
+def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int]]:
     """Every model that the specifications stand for, and the exit codes of those that stand for none."""
     specs: list[str] = []
     codes = [0]
     for model in models:
         try:
-            with _shielded(debug):
+            with _shielded(debug, quiet):
                 from lipaudit.frontends import expand
 
                 specs += expand(model)
@@ -303,10 +310,10 @@ def _expand_all(models: Sequence[str], debug: bool) -> tuple[list[str], list[int
     return specs, codes
 
 
-def _audit_one(spec: str, options: dict[str, Any], debug: bool, show_progress: bool) -> AuditReport:
-    progress = _Progress(spec) if show_progress and sys.stderr.isatty() else None
+def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> AuditReport:
+    progress = _Progress(spec) if not quiet and sys.stderr.isatty() else None
     try:
-        with _shielded(debug):
+        with _shielded(debug, quiet):
             from lipaudit.api import audit as run_audit
 
             report: AuditReport = run_audit(spec, **options, progress=progress)
@@ -345,9 +352,16 @@ def _input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[in
 
 
 @contextmanager
-def _shielded(debug: bool) -> Iterator[None]:
-    """Other packages print and warn while models load: their text goes to stderr, their warnings only with --debug."""
-    with redirect_stdout(sys.stderr), warnings.catch_warnings():
+def _shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
+    """Other packages print and warn while models load: their text goes to stderr, their warnings only with --debug.
+
+    ``quiet`` drops their text altogether, unless ``debug`` asks for it.
+    """
+    with ExitStack() as stack:
+        if quiet and not debug:
+            stack.enter_context(redirect_stderr(stack.enter_context(open(os.devnull, "w", encoding="utf-8"))))
+        stack.enter_context(redirect_stdout(sys.stderr))
+        stack.enter_context(warnings.catch_warnings())
         if not debug:
             warnings.simplefilter("ignore")
         yield

@@ -154,7 +154,7 @@ def test_tsv_has_one_header(stage: Stage, capsys: pytest.CaptureFixture[str]) ->
 
 def test_columns_and_depth_shape_the_table(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["net", "--columns", "layer,share", "--depth", "1"]) == 0
-    assert "layer1 (10 layers)  30.2%" in capsys.readouterr().out.splitlines()
+    assert "layer1 (10 layers)  28.7%" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,6 @@ def test_columns_and_depth_shape_the_table(stage: Stage, capsys: pytest.CaptureF
         (["net", "--columns", "layer,foo"], "there is no column 'foo'"),
         (["net", "--columns", "layer", "--format", "json"], "--format json is always whole"),
         (["net", "--depth", "1", "--format", "tsv"], "--format tsv is always whole"),
-        (
-            ["net", "--columns", "layer,op,lower,upper,log10,ratio,share,status,rigor,weight"],
-            "10 columns need up to",
-        ),
         (["net", "--frmat", "json"], "No such option '--frmat'"),
         (["net", "-o", "/no/such/folder/report.json"], "there is no folder /no/such/folder"),
         (["net", "-o", "/"], "it is a folder"),
@@ -190,6 +186,39 @@ def test_a_wrong_request_is_one_line_on_stderr_before_any_audit(
     assert message in err
     assert err.count("\n") == 1
     assert stage.calls == []
+
+
+MANY_COLUMNS = ["--columns", "layer,op,lower,upper,log10,ratio,share,status,rigor,weight"]
+
+
+def test_many_columns_are_refused_at_a_terminal(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(["net", *MANY_COLUMNS]) == 2
+    assert capsys.readouterr().err.startswith("lipaudit: error: 10 columns need up to ")
+    assert stage.calls == []
+
+
+def test_many_columns_make_a_wide_table_in_a_pipe_or_a_file(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["net", *MANY_COLUMNS]) == 0
+    (head,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("layer "))
+    assert head.split() == MANY_COLUMNS[1].split(",")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(["net", *MANY_COLUMNS, "-o", str(tmp_path / "table.txt")]) == 0
+    assert head in (tmp_path / "table.txt").read_text().splitlines()
+
+
+def test_quiet_leaves_nothing_on_stderr_but_problems(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["net", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["net", "--quiet", "--max-log10-bound", "1"]) == 1
+    assert capsys.readouterr().err.startswith("lipaudit: gate exceeded: net: ")
+    stage.outcomes["net"] = CaptureError("too small")
+    assert main(["net", "--quiet"]) == 3
+    assert capsys.readouterr().err == "lipaudit: error: too small\n"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -41,9 +42,11 @@ Row = LayerRecord | Group
 
 
 def group_rows(layers: Sequence[LayerRecord], depth: int | None) -> tuple[Row, ...]:
-    """Rows whose module path has at most ``depth`` components stay; deeper ones join one group per path of that length.
+    """Rows whose path has at most ``depth`` components stay; deeper ones join one group per path of that length.
 
-    A group stands where its first row stood. ``depth=None`` keeps every row.
+    Components are separated by dots or slashes, and a leading slash begins none: ``/block1/conv1/Conv`` has three. The
+    path is the module's, or the shown name where that one has slashes (as in ONNX files) or there is no module. A group
+    stands where its first row stood. ``depth=None`` keeps every row.
 
     >>> a, b = (LayerRecord(n, "conv2d", "convolution", (), "finite", module=n) for n in ("body.0.conv", "body.1"))
     >>> [row.label for row in group_rows((a, b), 1)]
@@ -54,11 +57,12 @@ def group_rows(layers: Sequence[LayerRecord], depth: int | None) -> tuple[Row, .
     groups: dict[str, list[LayerRecord]] = {}
     order: list[LayerRecord | str] = []
     for layer in layers:
-        parts = (layer.module or layer.name).split(".")
+        whole = layer.name if "/" in layer.name or not layer.module else layer.module
+        parts = list(re.finditer(r"[^./]+", whole))
         if len(parts) <= depth:
             order.append(layer)
             continue
-        path = ".".join(parts[:depth])
+        path = whole[: parts[depth - 1].end()]
         if path not in groups:
             groups[path] = []
             order.append(path)
@@ -133,6 +137,12 @@ _ALL = (
 COLUMNS = {column.key: column for column in _ALL}
 DEFAULT_COLUMNS = ("layer", "op", "weight", "input", "geometry", "lower", "upper", "ratio", "share")
 SEPARATOR = 2
+
+
+def default_columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The columns that are shown unless others are asked for: without the shares where no row has one."""
+    known = any(row.share is not None for row in rows)
+    return tuple(key for key in DEFAULT_COLUMNS if known or key != "share")
 
 
 def parse_columns(text: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lipaudit.report.columns import COLUMNS, DEFAULT_COLUMNS, cell, group_rows
+from lipaudit.report.columns import COLUMNS, cell, default_columns, group_rows
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import sections, title, warning
 
@@ -16,7 +16,7 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
     By default the layers have a column of remarks where a layer has one.
     """
     rows = group_rows(report.layers, depth)
-    keys = list(columns or DEFAULT_COLUMNS)
+    keys = list(columns or default_columns(rows))
     if columns is None and any(cell("note", row) for row in rows):
         keys.append("note")
     first = warning(report)

@@ -13,24 +13,28 @@ from lipaudit.report.record import AuditReport
 
 @dataclass(frozen=True)
 class Layout:
-    """How reports are to be shown: ``form`` is ``table``, ``json``, ``markdown`` or ``tsv``."""
+    """How reports are to be shown: ``form`` is ``table``, ``json``, ``markdown`` or ``tsv``.
+
+    ``wide`` lets chosen columns make a table wider than a terminal.
+    """
 
     form: str = "table"
     columns: tuple[str, ...] | None = None
     depth: int | None = None
+    wide: bool = False
 
     @classmethod
-    def parse(cls, form: str, columns: str | None, depth: int | None) -> Layout:
+    def parse(cls, form: str, columns: str | None, depth: int | None, wide: bool = False) -> Layout:
         """The layout that a user asked for; a :class:`~lipaudit.errors.UsageError` says what does not go together."""
         if form in ("json", "tsv") and (columns is not None or depth is not None):
             raise UsageError(f"--columns and --depth shape the table and the Markdown; --format {form} is always whole")
         keys = None if columns is None else parse_columns(columns)
-        if keys and form == "table" and least_width(keys) > table.WIDTH:
+        if keys and form == "table" and not wide and least_width(keys) > table.WIDTH:
             raise UsageError(
-                f"{len(keys)} columns need up to {least_width(keys)} characters, a table has {table.WIDTH}: "
-                "choose fewer, or use --format markdown or tsv"
+                f"{len(keys)} columns need up to {least_width(keys)} characters, a table on a terminal has {table.WIDTH}: "
+                "choose fewer, or write to a file (-o FILE) or a pipe, where it may be wider"
             )
-        return cls(form, keys, depth)
+        return cls(form, keys, depth, wide)
 
     @property
     def separable(self) -> bool:
@@ -43,5 +47,6 @@ class Layout:
             return json.to_json_array(reports) if several else json.to_json(reports[0])
         if self.form == "tsv":
             return tsv.render(reports)
-        pretty = table.render if self.form == "table" else markdown.render
-        return "\n\n\n".join(pretty(report, self.columns, self.depth) for report in reports)
+        if self.form == "table":
+            return "\n\n\n".join(table.render(report, self.columns, self.depth, self.wide) for report in reports)
+        return "\n\n\n".join(markdown.render(report, self.columns, self.depth) for report in reports)

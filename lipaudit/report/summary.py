@@ -15,9 +15,11 @@ from lipaudit.report.display import (
     upper_bound_text,
     upper_text,
 )
-from lipaudit.report.record import AuditReport, NetworkRecord
+from lipaudit.report.record import AuditReport, LayerRecord, NetworkRecord
 
 MOST = 5  # names and layers shown before "and n more"
+# notes of rows whose maximum over frequencies is not found to the tolerance
+_LOOSER = ("flat spectrum", "reshaped kernel")
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,11 @@ def headline(report: AuditReport) -> str:
     network = report.network
     if network.status != "finite":
         counts = [
-            f"{sum(layer.status == status for layer in report.layers)} {what}"
-            for status, what in (
-                ("unsupported", "without a rule"),
-                ("unbounded", "without a finite constant"),
-            )
-            if any(layer.status == status for layer in report.layers)
+            f"{_number(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
+            for status, what in (("unsupported", "no rule"), ("unbounded", "no finite constant"))
+            if (count := sum(layer.status == status for layer in report.layers))
         ]
-        because = f", because of operations in the network: {', '.join(counts)}" if counts else ""
+        because = f", because {' and '.join(counts)}" if counts else ""
         if network.status == "unbounded":
             return f"UNBOUNDED: no finite bound can be given for the network over {_domain(network)}{because}."
         return f"NOT AVAILABLE: nothing is claimed for the network as a whole{because}."
@@ -99,8 +98,8 @@ def _result(report: AuditReport) -> Iterable[str]:
             yield f"Measured in pixels in [0, 1], before the model's own normalisation: at most {pixel}."
     if network.lower_bound is not None:
         yield (
-            f"Lower bound found by trying (empirical): some change of the input by 1 changes the output by about "
-            f"{lower_text(network.lower_bound)} or more; the true constant is not below that, up to rounding."
+            "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
+            f"{lower_text(network.lower_bound)} times, so the true constant is at least that (up to rounding)."
         )
     if len(network.outputs) > 1:
         for output in network.outputs:
@@ -118,8 +117,16 @@ def _scope(report: AuditReport) -> Iterable[str]:
         "estimate": "estimate: no theorem stands behind it",
     }
     rigor = f"; {meaning[network.rigor]}" if network.rigor in meaning and network.status == "finite" else ""
-    tolerance = f"; each layer's norm to a relative tolerance of {report.settings.tolerance:g}"
-    yield f"Norm {report.settings.norm}, domain {network.domain} ({_domain(network)}){rigor}{tolerance}."
+    yield f"Norm {report.settings.norm}, domain {network.domain} ({_domain(network)}){rigor}."
+    if any(layer.tightness is not None for layer in report.layers):
+        yield (
+            f"Tolerance {report.settings.tolerance:g}: so closely the norm of a matrix, or a convolution's maximum over "
+            "frequencies, is found. The ratio is what is left between a row's own upper and lower bound; for "
+            "zero-padded convolutions that includes the effect of the border."
+        )
+    looser = [layer.name for layer in report.layers if any(word in layer.note for word in _LOOSER)]
+    if looser:
+        yield printable(f"Not found that closely, as their notes say: {_names(looser)}.")
     folded = [name for layer in report.layers for name in layer.folded]
     if folded:
         hosts = sum(bool(layer.folded) for layer in report.layers)
@@ -127,19 +134,33 @@ def _scope(report: AuditReport) -> Iterable[str]:
 
 
 def _costs(report: AuditReport) -> Iterable[str]:
-    shared = [layer for layer in report.layers if layer.share is not None and layer.status == "finite"]
+    stretching = _stretching(report)
+    shared = any(layer.share for layer in stretching)
+    for layer in stretching[:MOST]:
+        factor = upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
+        if shared:
+            share = share_text(layer.share or 0.0)
+            yield printable(f"{share} of the stretching (log scale): {layer.name} ({layer.op}, factor {factor})")
+        else:
+            yield printable(f"{layer.name} ({layer.op}): factor {factor}")
     if shared:
-        ranked = sorted(shared, key=lambda layer: -(layer.share or 0.0))[:MOST]
-        for layer in ranked:
-            bound = upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
-            yield printable(
-                f"{share_text(layer.share or 0.0)} of the log bound: {layer.name} ({layer.op}, factor {bound})"
-            )
-        return
-    logged = [layer for layer in report.layers if layer.status == "finite" and layer.log10_upper_bound is not None]
-    for layer in sorted(logged, key=lambda layer: -(layer.log10_upper_bound or 0.0))[:MOST]:
-        bound = upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
-        yield printable(f"{layer.name} ({layer.op}): factor {bound}")
+        yield (
+            "A share is the row's part of everything that stretches, counted in logarithms because factors multiply: "
+            "positive shares add up to 100%, a row that shrinks has a negative one."
+        )
+    if report.layers and not stretching:
+        branches = "; what is above 1 comes from adding or joining branches" if _above(report.network, 0.0) else ""
+        yield f"No row stretches: none of the finite factors is above 1{branches}."
+
+
+def _stretching(report: AuditReport) -> list[LayerRecord]:
+    """The rows that make the bound larger, most first: by their shares, or where there are none by their factors."""
+    finite = [layer for layer in report.layers if layer.status == "finite"]
+    shared = [layer for layer in finite if (layer.share or 0.0) > 0]
+    if shared:
+        return sorted(shared, key=lambda layer: -(layer.share or 0.0))
+    above_one = [layer for layer in finite if (layer.log10_upper_bound or 0.0) > 0]
+    return sorted(above_one, key=lambda layer: -(layer.log10_upper_bound or 0.0))
 
 
 def _missing(report: AuditReport) -> Iterable[str]:
@@ -169,12 +190,12 @@ def _advice(report: AuditReport) -> Iterable[str]:
             "Unbounded operations stretch without limit as their input grows (a product of two signals, a jump). Bound "
             "what enters them (a clamp, a sigmoid, a norm) or audit the part of the network before them."
         )
-    if network.status == "finite" and network.upper_bound != 0:
+    if network.status == "finite" and _stretching(report):
         yield (
             "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
             "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
         )
-    if network.lower_bound is None and network.status == "finite":
+    if network.lower_bound is None and _above(network, 1.0):
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
 
 
@@ -195,6 +216,11 @@ def _figure(value: float | None, log10: float | None) -> str:
     if value is None:
         return upper_bound_text(None, log10)
     return upper_text(value) + ("" if log10 is None else f" (10^{log10_upper_text(log10)})")
+
+
+def _above(network: NetworkRecord, log10: float) -> bool:
+    """Whether the network has a finite figure above 10^log10."""
+    return network.status == "finite" and network.log10_upper_bound is not None and network.log10_upper_bound > log10
 
 
 def _domain(network: NetworkRecord) -> str:

@@ -1,4 +1,4 @@
-"""The report as a table for a terminal, never wider than 100 columns."""
+"""The report as a table for a terminal, 100 characters wide unless chosen columns may take more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from lipaudit.report.columns import COLUMNS, DEFAULT_COLUMNS, SEPARATOR, Row, cell, group_rows
+from lipaudit.report.columns import COLUMNS, SEPARATOR, Row, cell, default_columns, group_rows
 from lipaudit.report.record import AuditReport
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.summary import sections, title, warning
@@ -16,18 +16,20 @@ WIDTH = 100
 _LABEL = 12
 
 
-def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
+def render(
+    report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None, wide: bool = False
+) -> str:
     """One row per layer (or per module path of ``depth`` components), then the network in sentences.
 
     ``columns`` are keys of :data:`~lipaudit.report.columns.COLUMNS`; by default remarks on layers get a column of
-    their own where there is room for it.
+    their own where there is room for it. ``wide`` lets chosen columns take the room that their texts need.
     """
     rows = group_rows(report.layers, depth)
     first = warning(report)
     parts = [textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (first, title(report)) if line]
     parts.append("" if rows else "\nNo operation of this network can stretch a perturbation.")
     if rows:
-        parts.append(_table(rows, columns))
+        parts.append(_table(rows, columns, wide))
     parts.append("")
     for section in sections(report):
         label = section.label
@@ -45,8 +47,8 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
     return "\n".join(parts)
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str] | None) -> str:
-    keys = list(columns or DEFAULT_COLUMNS)
+def _table(rows: Sequence[Row], columns: Sequence[str] | None, wide: bool) -> str:
+    keys = list(columns or default_columns(rows))
     cells = {key: [cell(key, row) for row in rows] for key in (*keys, "note")}
     natural = {key: max(len(key), *map(len, texts)) for key, texts in cells.items()}
     room = WIDTH - SEPARATOR * (len(keys) - 1) - sum(natural[key] for key in keys)
@@ -54,7 +56,8 @@ def _table(rows: Sequence[Row], columns: Sequence[str] | None) -> str:
     if columns is None and any(cells["note"]) and room >= COLUMNS["note"].floor + SEPARATOR:
         keys.append("note")
         widths["note"] = min(natural["note"], room - SEPARATOR)
-    _narrow(widths, -room)
+    if columns is None or not wide:
+        _narrow(widths, -room)
     fitted = [_fit(key, cells[key], widths[key]) for key in keys]
     # tabulate widens a column to its heading plus two; as a row, the heading takes no more room than it needs
     heading = (keys, ["-" * max(len(key), *map(len, texts)) for key, texts in zip(keys, fitted, strict=True)])

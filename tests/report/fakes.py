@@ -75,7 +75,7 @@ def resnet_layers() -> tuple[LayerRecord, ...]:
         size, before = size // 2, 4 * width
     layers.append(layer("avgpool", 1 / 7, "adaptive_avg_pool2d", input_size=(7, 7)))
     layers.append(layer("fc", 2.1, "linear", weight_shape=(1000, 2048)))
-    total = math.fsum(entry.log10_upper_bound or 0 for entry in layers)
+    total = math.fsum(max(0.0, entry.log10_upper_bound or 0) for entry in layers)
     return tuple(replace(entry, share=(entry.log10_upper_bound or 0) / total) for entry in layers)
 
 

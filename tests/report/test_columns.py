@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +13,15 @@ from lipaudit.report.columns import (
     DEFAULT_COLUMNS,
     Group,
     cell,
+    default_columns,
     group_rows,
     least_width,
     parse_columns,
 )
 from lipaudit.report.record import LayerRecord
 from tests.report import fakes
+
+SAMPLE = Path(__file__).parents[2] / "sample_models" / "expected" / "digits_resnet.json"
 
 
 def test_grouping_keeps_shallow_rows_and_sums_the_shares_of_deep_ones() -> None:
@@ -30,7 +36,7 @@ def test_grouping_keeps_shallow_rows_and_sums_the_shares_of_deep_ones() -> None:
         "fc",
     ]
     shares = [row.share for row in rows if row.share is not None]
-    assert math.fsum(shares) == pytest.approx(1.0)
+    assert math.fsum(share for share in shares if share > 0) == pytest.approx(1.0)
 
 
 def test_a_group_shows_no_bound() -> None:
@@ -53,6 +59,49 @@ def test_a_group_does_not_hide_a_missing_bound() -> None:
 def test_repeated_use_of_a_module_is_grouped_by_its_module() -> None:
     rows = group_rows((fakes.layer("net.relu"), fakes.layer("net.relu#2")), 1)
     assert [row.label for row in rows if isinstance(row, Group)] == ["net (2 layers)"]
+
+
+def onnx_layer(name: str, **changes: Any) -> LayerRecord:
+    return fakes.layer(name, module=name.removeprefix("/").replace("shortcut.0", "shortcut_0"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("depth", "labels"),
+    [
+        (1, ["/block1 (3 layers)", "/head (1 layer)", "/ReduceMean"]),
+        (2, ["/block1/conv1 (1 layer)", "/block1/shortcut (2 layers)", "/head/Gemm", "/ReduceMean"]),
+        (3, ["/block1/conv1/Conv", "/block1/shortcut/shortcut (2 layers)", "/head/Gemm", "/ReduceMean"]),
+    ],
+)
+def test_names_with_slashes_are_grouped_by_their_components(depth: int, labels: list[str]) -> None:
+    names = (
+        "/block1/conv1/Conv",
+        "/block1/shortcut/shortcut.0/Conv",
+        "/block1/shortcut/shortcut.1/Conv",
+        "/head/Gemm",
+        "/ReduceMean",
+    )
+    rows = group_rows([onnx_layer(name) for name in names], depth)
+    assert [row.label if isinstance(row, Group) else row.name for row in rows] == labels
+
+
+def test_rows_without_a_module_are_grouped_by_their_name() -> None:
+    (group,) = group_rows([fakes.layer(name, module="") for name in ("net.a", "net.b")], 1)
+    assert isinstance(group, Group)
+    assert group.label == "net (2 layers)"
+
+
+def test_a_sample_onnx_model_is_grouped_by_its_blocks() -> None:
+    entries = json.loads(SAMPLE.read_text(encoding="utf-8"))["layers"]
+    layers = [fakes.layer(entry["name"], module=entry["module"]) for entry in entries]
+    labels = [row.label for row in group_rows(layers, 1) if isinstance(row, Group)]
+    blocks = ["/stem (2 layers)", "/block1 (2 layers)", "/block2 (3 layers)", "/block3 (2 layers)"]
+    assert labels == [*blocks, "/pool (1 layer)", "/head (1 layer)"]
+
+
+def test_shares_are_no_default_column_where_no_row_has_one() -> None:
+    assert default_columns(fakes.report().layers) == DEFAULT_COLUMNS
+    assert default_columns(fakes.unsupported().layers) == DEFAULT_COLUMNS[:-1]
 
 
 def test_without_depth_every_row_stays() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -28,7 +29,9 @@ def test_headline_without_a_finite_bound_holds_no_figure(status: str, word: str)
 
 
 def test_headline_counts_what_stands_in_the_way() -> None:
-    assert headline(fakes.unsupported()).endswith("1 without a rule, 2 without a finite constant.")
+    assert headline(fakes.unsupported()).endswith(
+        ", because 1 operation has no rule and 2 operations have no finite constant."
+    )
 
 
 def test_headline_of_an_estimate_claims_no_bound() -> None:
@@ -46,7 +49,10 @@ def test_a_constant_network_is_said_to_be_one() -> None:
 def test_result_names_the_pixel_constant_the_lower_bound_and_every_output() -> None:
     lines = section(fakes.two_outputs(), "Result")
     assert "Measured in pixels in [0, 1], before the model's own normalisation: at most 1.275e+22 (10^22.11)." in lines
-    assert any("37.57 or more" in line for line in lines)
+    assert lines[3] == (
+        "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
+        "37.57 times, so the true constant is at least that (up to rounding)."
+    )
     assert "Output boxes: at most 37.26 (10^1.572)." in lines
 
 
@@ -64,10 +70,42 @@ def test_reasons_of_the_network_that_no_row_tells_are_shown() -> None:
 
 def test_the_five_most_expensive_layers_are_named_in_order() -> None:
     lines = section(fakes.report(), "Costs most")
-    shares = [float(line.split("%")[0]) for line in lines]
-    assert len(lines) == 5
+    shares = [float(line.split("%")[0]) for line in lines[:-1]]
+    assert len(shares) == 5
     assert shares == sorted(shares, reverse=True)
-    assert lines[0] == "4.1% of the log bound: conv1 (conv2d, factor 4.752)"
+    assert lines[0] == "3.9% of the stretching (log scale): conv1 (conv2d, factor 4.752)"
+    assert lines[-1].startswith("A share is the row's part of everything that stretches")
+
+
+def test_rows_that_shrink_do_not_cost() -> None:
+    layers = (fakes.layer("a", 4.0, share=1.0), fakes.layer("pool", 0.5, "mean", share=-0.5))
+    lines = section(fakes.report(layers), "Costs most")
+    assert [line for line in lines if "factor " in line] == [
+        "100.0% of the stretching (log scale): a (conv2d, factor 4)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("upper", "said"),
+    [
+        (0.25, "No row stretches: none of the finite factors is above 1."),
+        (
+            1.5,
+            "No row stretches: none of the finite factors is above 1; what is above 1 comes from adding or joining branches.",
+        ),
+    ],
+)
+def test_a_network_whose_rows_all_shrink_is_said_to_be_one(upper: float, said: str) -> None:
+    report = fakes.report((fakes.layer("a", 0.5),), upper_bound=upper, log10_upper_bound=math.log10(upper))
+    assert section(report, "Costs most") == (said,)
+    assert section(report, "What to do") == ()
+
+
+@pytest.mark.parametrize(("log10", "warned"), [(1.0, False), (1.1, True), (400.0, True)])
+def test_only_a_large_bound_comes_with_the_remark_on_large_bounds(log10: float, warned: bool) -> None:
+    upper = 10**log10 if log10 < 300 else None
+    advice = section(fakes.report(upper_bound=upper, log10_upper_bound=log10), "What to do")
+    assert any("A large bound" in line for line in advice) is warned
 
 
 def test_without_shares_the_largest_factors_are_named() -> None:
@@ -75,12 +113,17 @@ def test_without_shares_the_largest_factors_are_named() -> None:
 
 
 def test_scope_names_domain_rigor_tolerance_and_what_is_folded() -> None:
-    scope, folded = section(fakes.report(), "Scope")
+    scope, tolerance, folded = section(fakes.report(), "Scope")
     assert "all inputs" in scope
     assert "certified: a theorem" in scope
-    assert "0.001" in scope
+    assert tolerance.startswith("Tolerance 0.001: ")
     assert folded.startswith("Folded exactly: 28 operations into 28 rows (bn1, ")
     assert folded.endswith("and 23 more).")
+
+
+def test_rows_that_miss_the_tolerance_are_named() -> None:
+    layers = (fakes.layer("a", note="torus, flat spectrum"), fakes.layer("b", note="torus"))
+    assert section(fakes.report(layers), "Scope")[2] == "Not found that closely, as their notes say: a."
 
 
 def test_remarks_and_time() -> None:

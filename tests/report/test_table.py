@@ -81,6 +81,21 @@ def test_columns_can_be_chosen() -> None:
     assert column(text, "log10")[1] == "0.3011"
 
 
+def test_chosen_columns_are_cut_to_the_width_of_a_terminal_unless_wide() -> None:
+    report = fakes.report((fakes.layer("conv" * 20, note="torus grid 8x8 " * 5),))
+    narrow = table.render(report, columns=("layer", "note"))
+    wide = table.render(report, columns=("layer", "note"), wide=True)
+    assert widest(narrow) <= 100
+    assert column(wide, "layer") == ["conv" * 20]
+    assert widest(wide) > 100
+    assert widest(table.render(report, wide=True)) <= 100
+
+
+def test_the_column_of_shares_is_left_out_where_there_are_none() -> None:
+    assert "share" in table.render(fakes.report()).splitlines()[2].split()
+    assert "share" not in table.render(fakes.unsupported()).splitlines()[2].split()
+
+
 def test_constants_beyond_floats_are_shown_through_their_logarithm() -> None:
     layer = fakes.layer(
         "conv", upper_bound=None, log10_upper_bound=412.305, lower_bound=None, log10_lower_bound=412.305
