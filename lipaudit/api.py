@@ -12,10 +12,19 @@ from importlib import metadata
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit import __version__
-from lipaudit.errors import DeviceUnavailableError, LipauditError, NonFiniteWeightsError, UsageError
+from lipaudit.errors import (
+    CaptureError,
+    DeviceUnavailableError,
+    GraphError,
+    LipauditError,
+    ModelLoadError,
+    NonFiniteWeightsError,
+    UsageError,
+)
 from lipaudit.frontends import LoadedModel, load
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture import capture
@@ -105,10 +114,16 @@ def audit(
         notes = list(loaded.notes)
         lower = None
         if lower_bound:
-            lower = jacobian_lower_bound(loaded.module, inputs, seed)
+            lower = _lower_bound(loaded.module, inputs, seed)
             clock.lap("lower bound")
         std = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
         network = network_record(simple, found, rows, lower, std, loaded.output_names)
+        # a Jacobian is computed in the network's own precision
+        if lower is not None and network.upper_bound is not None and lower > network.upper_bound * 1.01:
+            raise GraphError(
+                f"a Jacobian of norm {lower:.6g} was found above the upper bound {network.upper_bound:.6g}: lipaudit or the "
+                "captured graph is wrong, and no figure of this audit can be trusted; please report the model"
+            )
         return AuditReport(
             model=_model_record(loaded, graph),
             settings=SettingsRecord(tolerance=tol, device=place.type, seed=seed),
@@ -169,7 +184,22 @@ def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
         module.to(original)
 
 
+def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int) -> float:
+    try:
+        return jacobian_lower_bound(module, inputs, seed)
+    except (RuntimeError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CaptureError(
+            f"the network's Jacobian cannot be computed ({reason}): leave out the lower bound (--lower-bound)"
+        ) from error
+
+
 def _check_finite(module: nn.Module) -> None:
+    lazy = [name for name, p in [*module.named_parameters(), *module.named_buffers()] if is_lazy(p)]
+    if lazy:
+        raise ModelLoadError(
+            f"{lazy[0]} has no shape yet (a lazy module): run the network once on an input before the audit"
+        )
     bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
     # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
     bad += [name for name, b in module.named_buffers() if b.is_floating_point() and bool(torch.isnan(b).any())]

@@ -61,7 +61,8 @@ def test_rows_read_each_other_and_the_input() -> None:
     assert last.inputs == (first.name,)
     assert first.folded == ("1",)
     assert report.network.upper_bound == pytest.approx(first.upper_bound * last.upper_bound, rel=1e-9)
-    assert sum(layer.share for layer in report.layers) == pytest.approx(1)
+    assert sum(layer.share for layer in report.layers if layer.share > 0) == pytest.approx(1)
+    assert all((layer.share > 0) == (layer.upper_bound > 1) for layer in report.layers)
     assert report.model.num_parameters == sum(p.numel() for p in small().parameters())
 
 
@@ -98,3 +99,25 @@ def test_pixels_are_measured_where_the_normalisation_is_known(tmp_path: Path) ->
     assert report.model.preprocessing is not None
     ratio = report.network.pixel_upper_bound / report.network.upper_bound
     assert 1 / 0.224 <= ratio <= 1 / 0.224 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.Conv1d(2, 3, 3), {"input": (1, 2, 16)}),
+        (nn.Linear(4, 2), (1, 4)),
+        (nn.Linear(4, 2), {"input": (1, 7, 4)}),
+        (nn.Conv3d(1, 1, 2), (1, 1, 4, 4, 4)),
+        (nn.Conv2d(1, 2, 3), (1, 8, 8)),
+    ],
+)
+def test_shapes_of_any_rank(module: nn.Module, shape: tuple[int, ...] | dict[str, tuple[int, ...]]) -> None:
+    report = lipaudit.audit(module, input_shape=shape)
+    expected = shape["input"] if isinstance(shape, dict) else shape
+    assert report.model.input_shape[-len(expected) :] == expected
+    assert report.network.status == "finite"
+
+
+def test_a_bare_number_is_no_shape_of_an_unknown_model() -> None:
+    with pytest.raises(UsageError, match="one number"):
+        lipaudit.audit(nn.Linear(10, 2), input_shape=(10,))

@@ -16,31 +16,35 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
     """The full shape, batch axis of 1 included, that a short form stands for.
 
     ``default`` is the model's own full shape where it is known: it gives the rank, and a single number replaces its
-    last two axes (its last axis below rank 4). Without a default a single number means 3 x H x H and three numbers mean
-    C x H x W; anything else is a full shape.
+    last two axes (its last axis below rank 4). Without a default three numbers without a ``name`` are an image,
+    C x H x W; anything else is a full shape and taken literally.
 
-    >>> complete_shape((64,)), complete_shape((64,), (1, 3, 16, 112, 112)), complete_shape((3, 32, 48))
-    ((1, 3, 64, 64), (1, 3, 16, 64, 64), (1, 3, 32, 48))
+    >>> complete_shape((64,), (1, 3, 16, 112, 112)), complete_shape((3, 32, 48)), complete_shape((1, 2, 16), name="x")
+    ((1, 3, 16, 64, 64), (1, 3, 32, 48), (1, 2, 16))
     """
     where = f" of input {name!r}" if name else ""
-    rank = len(default) if default is not None else None
-    if len(requested) == 1:
-        if default is None:
-            return (1, 3, requested[0], requested[0])
-        if len(default) >= 4:
-            return (*default[:-2], requested[0], requested[0])
-        return (*default[:-1], requested[0])
-    if rank is not None and len(requested) == rank - 1:
-        return (1, *requested)
-    if rank is None and len(requested) == 3:
-        return (1, *requested)
-    if rank is not None and len(requested) != rank:
+    label = name or "NAME"
+    if default is None:
+        if len(requested) == 1 and requested != (1,):
+            raise UsageError(
+                f"one number{where} does not tell the shape of this model's input: write CxHxW for an image, for example "
+                f"3x{requested[0]}x{requested[0]}, or the full shape with a batch axis of 1, {label}:1,{requested[0]}"
+            )
+        requested = (1, *requested) if len(requested) == 3 and not name else requested
+    elif len(requested) == 1:
+        size = requested[0]
+        return (*default[:-2], size, size) if len(default) >= 4 else (*default[:-1], size)
+    elif len(requested) == len(default) - 1:
+        requested = (1, *requested)
+    elif len(requested) != len(default):
         raise UsageError(
-            f"the shape {_show(requested)}{where} has {len(requested)} axes, the model takes {rank} (for example {_show(default or ())})"
+            f"the shape {_show(requested)}{where} has {len(requested)} axes, the model takes {len(default)} "
+            f"(for example {_show(default)})"
         )
     if requested[0] != 1:
         raise UsageError(
-            f"the shape {_show(requested)}{where} has a batch of {requested[0]}: a bound is about one sample, write 1 for the batch axis"
+            f"the shape {_show(requested)}{where} starts with {requested[0]}, a batch of {requested[0]}, but a bound is about "
+            f"one sample: write the full shape with 1 for the batch axis, {label}:1,{','.join(map(str, requested))}"
         )
     return requested
 
@@ -67,12 +71,13 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
     shapes: dict[str, Shape] = {}
     for name, default in defaults.items():
         if name in wanted:
-            shapes[name] = complete_shape(wanted[name], default, name)
+            shapes[name] = complete_shape(wanted[name], default, name if name in (requested or {}) else "")
         elif default is not None:
             shapes[name] = default
         else:
             raise UsageError(
-                f"the size of input {name!r} is not known: give it with --input, for example --input 3x224x224"
+                f"the size of input {name!r} is not known: give it with --input, for example --input 3x224x224 for an "
+                f"image, or --input {name or 'NAME'}:1,10 for any full shape with a batch axis of 1"
             )
     return shapes
 

@@ -9,6 +9,9 @@ constants, too.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,16 +56,42 @@ def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     sizes: dict[str, list[tuple[int, ...]]] = {}
     with _eval_mode(module), _record_sizes(module, sizes), torch.no_grad():
         try:
-            program = torch.export.export(_Root(module), tuple(inputs.values()), strict=False)
-            program = program.run_decompositions({})
+            with _quiet():
+                program = torch.export.export(_Root(module), tuple(inputs.values()), strict=False)
+                program = program.run_decompositions({})
         except Exception as error:
             shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
             reason = str(error).strip().splitlines()
             raise CaptureError(
                 f"the network cannot be captured on inputs {shapes}: {type(error).__name__}: "
-                f"{reason[0] if reason else 'no message'}; check the input size (--input), or report the model"
+                f"{reason[0] if reason else 'no message'}; {_advice(error)}"
             ) from error
         return _Reader(program, tuple(inputs)).graph(sizes)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch prints and logs about an export that fails: the error says it."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _advice(error: Exception) -> str:
+    text = f"{type(error).__name__} {error}"
+    if "DataDependent" in text or "data-dependent" in text:
+        return (
+            "its control flow depends on the input's values, so that it is no single graph: audit the parts around it"
+        )
+    if "scalar types: Long, Int" in text:
+        return "it reads integers (an embedding), which have no Lipschitz constant: audit the part behind the embedding"
+    if "when training" in text:
+        return "it normalises with the statistics of a batch, and a bound is about one sample"
+    return "check the input size (--input), or report the model"
 
 
 @contextmanager
@@ -182,6 +211,11 @@ class _Reader:
         tensors = value if isinstance(value, list | tuple) else (value,)
         outputs = tuple(_info(t) for t in tensors if isinstance(t, torch.Tensor))
         if not outputs:
+            if value is not None or _returns(node.target):
+                raise CaptureError(
+                    f"the network computes a number from its input ({op}, as Tensor.item() does) and goes on with it; "
+                    "what depends on that number cannot be followed. Keep it a tensor, or audit the parts around it"
+                )
             return None  # assertions and the like
         self.nodes.append(Node(node.name, op, arguments, outputs, _module_path(node)))
         if isinstance(value, torch.Tensor):
@@ -230,7 +264,7 @@ class _Reader:
         values = [v for v, spec in zip(output.args[0], specs, strict=True) if spec.kind is OutputKind.USER_OUTPUT]
         outputs, names, constants = [], [], 0
         for value, name in zip(values, self._output_names(len(values)), strict=True):
-            known = self.values.get(value) if isinstance(value, torch.fx.Node) else value
+            known = self.values[value] if isinstance(value, torch.fx.Node) else value
             if isinstance(known, Ref):
                 outputs.append(known.name)
                 names.append(name)
@@ -243,6 +277,11 @@ class _Reader:
         structure = pytree.tree_unflatten(list(range(count)), self.program.call_spec.out_spec)
         paths = [path for path, _ in pytree.tree_flatten_with_path(structure)[0]]
         return [".".join(str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in p) for p in paths]
+
+
+def _returns(target: object) -> bool:
+    """Whether an operation returns anything; assumed of what is no ATen operation."""
+    return bool(target._schema.returns) if isinstance(target, torch._ops.OpOverload) else True
 
 
 def _info(value: torch.Tensor) -> TensorInfo:

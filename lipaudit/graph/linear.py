@@ -30,6 +30,10 @@ CONVOLUTIONS = {
 }
 
 
+# Products of smaller size are not folded: rounding margins are relative and end where float64 loses digits.
+_SMALLEST = 2.0**-960
+
+
 @dataclass(frozen=True, eq=False)
 class Dense:
     """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in)."""
@@ -128,9 +132,8 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
         if isinstance(weight, Ref):
             return None
         factor = 1 / torch.sqrt(_weight(variance) + float(node["eps"]))  # type: ignore[arg-type]
-        if isinstance(weight, Constant):
-            factor = factor * _weight(weight)
-        return Scale(factor, 1) if bool(torch.isfinite(factor).all()) else None
+        scaled = _product(factor, _weight(weight)) if isinstance(weight, Constant) else factor
+        return None if scaled is None or not bool(torch.isfinite(scaled).all()) else Scale(scaled, 1)
     if node.op not in _PRODUCTS:
         return None
     left, right = node["self"], node["other"]
@@ -145,8 +148,8 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
         return None
     value = _weight(constant) if isinstance(constant, Constant) else torch.tensor(float(constant), dtype=torch.float64)  # type: ignore[arg-type]
     value = 1 / value if divides else value
-    if not bool(torch.isfinite(value).all()):
-        return None  # the rule of the operation reports a division by zero
+    if not bool(torch.isfinite(value).all()) or bool(((value.abs() < _SMALLEST) & (value != 0)).any()):
+        return None  # the rule of the operation knows what to say of a division by zero, and needs no margin
     pairs = zip(reversed(value.shape), reversed(shape), strict=False)
     if value.dim() > len(shape) or any(n not in (1, size) for n, size in pairs):
         return None
@@ -175,9 +178,11 @@ def scale_rows(linear: Linear, scale: Scale, axis: int) -> Linear | None:
         if linear.axis != scale.axis and min(linear.factor.numel(), scale.factor.numel()) > 1:
             return None
         wider = linear if linear.factor.numel() > 1 else scale
-        return Scale(linear.factor * scale.factor, wider.axis)
+        factor = _product(linear.factor, scale.factor)
+        return None if factor is None else Scale(factor, wider.axis)
     if isinstance(linear, Dense):
-        return Dense(linear.weight * scale.factor[:, None])
+        weight = _product(linear.weight, scale.factor[:, None])
+        return None if weight is None else Dense(weight)
     return _scale_channels(linear, scale.factor, output=True)
 
 
@@ -186,7 +191,8 @@ def scale_columns(linear: Linear, scale: Scale, axis: int) -> Linear | None:
     if isinstance(linear, Scale) or not _matches(scale, axis):
         return None
     if isinstance(linear, Dense):
-        return Dense(linear.weight * scale.factor[None, :])
+        weight = _product(linear.weight, scale.factor[None, :])
+        return None if weight is None else Dense(weight)
     return _scale_channels(linear, scale.factor, output=False)
 
 
@@ -194,18 +200,25 @@ def _matches(scale: Scale, axis: int) -> bool:
     return scale.factor.numel() == 1 or scale.axis == axis
 
 
-def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool) -> Convolution:
+def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool) -> Convolution | None:
     kernel = convolution.kernel
-    g = convolution.groups
     first_axis = output != convolution.transposed  # (c_out, c_in / g) or, transposed, (c_in, c_out / g)
     trailing = (1,) * (kernel.dim() - 2)
     if factor.numel() == 1:
-        return replace(convolution, kernel=kernel * factor)
-    if first_axis:
-        return replace(convolution, kernel=kernel * factor.reshape(-1, 1, *trailing))
-    per_group = factor.reshape(g, 1, -1, *trailing)
-    blocks = kernel.reshape(g, -1, *kernel.shape[1:]) * per_group
-    return replace(convolution, kernel=blocks.reshape(kernel.shape))
+        scaled = _product(kernel, factor)
+    elif first_axis:
+        scaled = _product(kernel, factor.reshape(-1, 1, *trailing))
+    else:
+        blocks = kernel.reshape(convolution.groups, -1, *kernel.shape[1:])
+        scaled = _product(blocks, factor.reshape(convolution.groups, 1, -1, *trailing))
+    return None if scaled is None else replace(convolution, kernel=scaled.reshape(kernel.shape))
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
+    """a * b entry by entry, None where an entry overflows or comes near underflow, which no margin covers."""
+    result = a * b
+    lost = (result.abs() < _SMALLEST) & (a != 0) & (b != 0)
+    return None if bool(lost.any()) or not bool(torch.isfinite(result).all()) else result
 
 
 def channel_axis(linear: Linear, dims: int) -> int:

@@ -65,7 +65,7 @@ def propagate(graph: Graph, effects: Mapping[str, Effect]) -> Propagation:
     for node in graph:
         values[node.name] = _input(node) if node.op == "input" else _combine(effects[node.name], node, values)
     outputs = {name: values[name] for name in graph.outputs}
-    network = _join(list(outputs.values()))
+    network = _join([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
     elasticities = _elasticities(graph, effects, values) if network.status is Status.FINITE else {}
     return Propagation(dict(effects), values, outputs, network, elasticities)
 
@@ -106,6 +106,8 @@ def _join(outputs: list[Value]) -> Value:
     status = _worst([v.status for v in outputs])
     if status is not Status.FINITE:
         return Value(status)
+    if len(outputs) == 1:
+        return outputs[0]
     total = Bracket.root_sum_squares([Bracket(-math.inf, v.log_upper, v.rigor) for v in outputs])
     return Value(Status.FINITE, total.log_upper, total.rigor)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lipaudit.graph.activations import Activation
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
@@ -33,7 +34,13 @@ def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) ->
         before = dict.fromkeys(name for ref in node.refs for name in sources[ref.name])
         sources[node.name] = (readable[node.name],) if node.name in readable else tuple(before)
     inputs = {n.name: tuple(dict.fromkeys(s for ref in n.refs for s in sources[ref.name])) for n in rows}
-    return tuple(_layer(n, titles[n.name], inputs[n.name], found, names, graph.input_sizes) for n in rows)
+    parts = _contributions(rows, found)
+    stretching = math.fsum(part for part in parts.values() if part > 0)
+    shares = {name: part / stretching for name, part in parts.items()} if stretching > 0 else {}
+    return tuple(
+        replace(_layer(n, titles[n.name], inputs[n.name], found, names, graph.input_sizes), share=shares.get(n.name))
+        for n in rows
+    )
 
 
 def _has_row(node: Node, effect: Effect) -> bool:
@@ -76,11 +83,9 @@ def _layer(
     effect = found.effects[node.name]
     rule = find_rule(node.op)
     figures: dict[str, float | None] = {}
-    share = None
     if effect.status is Status.FINITE:
         two_sided = rule is not None and rule.two_sided and len(effect.factors) == 1
         figures = _figures(effect.constant, two_sided)
-        share = _share(node, effect, found)
     shape = _weight_shape(node)
     return LayerRecord(
         name=title,
@@ -93,7 +98,6 @@ def _layer(
         weight_shape=shape,
         details=_details(node),
         rigor=effect.rigor.value if effect.status is Status.FINITE else None,
-        share=share,
         reason=effect.reason,
         note=effect.note,
         folded=tuple(names.get(source, source) for source in node.sources),
@@ -118,12 +122,15 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _share(node: Node, effect: Effect, found: Propagation) -> float | None:
-    """Elasticity times the layer's own log constant, as a part of the network's log bound."""
-    total = found.network.log_upper
-    if found.network.status is not Status.FINITE or total in (0.0, -math.inf) or effect.constant.log_upper == -math.inf:
-        return None
-    return found.elasticities[node.name] * effect.constant.log_upper / total
+def _contributions(rows: list[Node], found: Propagation) -> dict[str, float]:
+    """Elasticity times log constant of every row: what it adds to the network's log bound, negative where it shrinks.
+
+    A row of constant 0 in a network that is not constant contributes nothing.
+    """
+    if found.network.status is not Status.FINITE or found.network.log_upper == -math.inf:
+        return {}
+    logs = {n.name: found.effects[n.name].constant.log_upper for n in rows}
+    return {name: 0.0 if log == -math.inf else found.elasticities[name] * log for name, log in logs.items()}
 
 
 def _short_name(node: Node) -> str:

@@ -14,9 +14,10 @@ class LayerRecord:
     operation name (``conv2d``, ``linear``, ``max_pool2d``), ``rule`` the rule's name, ``inputs`` the names of the rows
     (or network inputs) whose output it reads. ``input_size`` are the spatial sizes, ``weight_shape`` the kernel's or
     matrix's shape, ``details`` the geometry in short (``k7 s2 p3``). Bounds are in plain units where they fit a float,
-    else None beside a log10 value; all None unless ``status`` is ``finite``. ``share`` is the part of the network's log
-    bound that this layer is responsible for (elasticity of log L to log c times log c over log L), None where the
-    network has no finite bound. ``folded`` names what was merged into this operation. ``module`` is the module path
+    else None beside a log10 value; all None unless ``status`` is ``finite``. ``share`` is the layer's part of all that
+    stretches: its contribution to the network's log bound (elasticity of log L to log c, times log c) over the sum of
+    all positive contributions; negative for a layer that shrinks, None where the network has no finite bound.
+    ``folded`` names what was merged into this operation. ``module`` is the module path
     without a counter.
     """
 

@@ -42,16 +42,19 @@ def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
 )
 def convolution(node: Node, settings: Settings) -> Effect:
     """A convolution or transposed convolution with a constant kernel."""
-    if node.payload is None and count_refs(node.get("weight")):
+    if node.payload is None and count_refs(node["weight"]) and count_refs(node["input"]):
         return Effect.unbounded("convolution with a data-dependent kernel: no finite constant holds over all inputs")
     payload = node.payload or as_convolution(node)
     if payload is None:
-        return Effect.unsupported(f"{node.op} whose input does not depend on the network's input")
+        return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
     found = convolution_norm(payload, settings.tolerance)
     bracket = _folded(found.bracket, node, payload.kernel)
     if node.payload is not None:
         return Effect.stretch(bracket, note=found.note)
-    return stretch(node, {"input": bracket, "bias": root(math.prod(payload.output_size))}, note=found.note)
+    factors: dict[str, Bracket | float] = {"input": bracket}
+    if isinstance(node.get("bias"), Ref):  # added at every position of every sample
+        factors["bias"] = root(math.prod(node.output.shape) // payload.channels[1])
+    return stretch(node, factors, note=found.note)
 
 
 @rule(
@@ -86,7 +89,9 @@ def dense(node: Node, settings: Settings) -> Effect:
     stack = source.info.shape[:-2]
     stacks = torch.broadcast_shapes(stack, value.shape[:-2])  # type: ignore[no-untyped-call]
     copies = math.prod(stacks) // max(1, math.prod(stack))
-    factors: dict[str, Bracket | float] = {key: bracket * root(copies) if copies > 1 else bracket}
+    if copies > 1:  # the copies need not be stretched by the same vector
+        bracket = bracket * root(copies) * Bracket(-math.inf, 0.0)
+    factors: dict[str, Bracket | float] = {key: bracket}
     if node.op == "aten.addmm.default":
         factors["self"] = rounded(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
     if node.op == "aten.linear.default" and isinstance(node["bias"], Ref):

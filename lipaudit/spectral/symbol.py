@@ -135,7 +135,7 @@ class SymbolGram:
             imaginary = torch.bmm(sine[:, None], self._sine[groups])[:, 0]
         else:  # copying the lags of a pair would cost more than its factorisation
             real, imaginary = (cosine.new_empty(len(groups), self.n**2) for _ in range(2))
-            for group in torch.unique(groups).tolist():  # type: ignore[no-untyped-call]
+            for group in torch.unique(groups).tolist():
                 rows = groups == group
                 real[rows] = cosine[rows] @ self._cosine[group]
                 imaginary[rows] = sine[rows] @ self._sine[group]

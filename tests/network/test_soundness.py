@@ -1,0 +1,147 @@
+"""Networks that once got a bound below their true constant, or might: each with the constant worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import lipaudit
+from lipaudit.errors import CaptureError, GraphError
+
+
+class Lambda(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def upper(function: Callable[[torch.Tensor], Any], *shape: int) -> float:
+    report = lipaudit.audit(Lambda(function).double(), input_shape={"x": shape})
+    assert report.network.status == "finite"
+    return report.network.upper_bound
+
+
+def double(function: Callable[[torch.Tensor], Any], *shape: int) -> lipaudit.AuditReport:
+    net = Lambda(function).double()
+    net.register_buffer("dtype", torch.zeros(1, dtype=torch.float64))
+    return lipaudit.audit(net, input_shape={"x": shape})
+
+
+@pytest.mark.parametrize(
+    ("function", "constant"),
+    [
+        (lambda x: (x, x), math.sqrt(2)),
+        (lambda x: (x, functional.dropout(x, training=False), x + 1), math.sqrt(3)),
+        (lambda x: {"a": 2 * x, "b": [(2 * x).contiguous(), 2 * x]}, math.sqrt(12)),
+        (lambda x: (x.clone(), x.detach()), math.sqrt(2)),
+    ],
+)
+def test_an_output_that_is_returned_twice_counts_twice(
+    function: Callable[[torch.Tensor], Any], constant: float
+) -> None:
+    found = upper(function, 1, 3)
+    assert constant <= found <= constant * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + x.sum().item(),
+        lambda x: x * x.sum().item(),
+        lambda x: x.clone().fill_(x.sum().item()),
+        lambda x: x.masked_fill(torch.tensor([[True, False, True, False]]), x.sum().item()),
+        lambda x: x.clamp(max=x.mean().item()),
+        lambda x: x.roll(int(x.argmax().item()), 1),
+        lambda x: (x, x.sum().item()),
+        lambda x: torch.full_like(x, x.sum().item()),
+    ],
+)
+def test_numbers_read_from_the_input_are_never_constants(function: Callable[[torch.Tensor], Any]) -> None:
+    with pytest.raises(CaptureError):
+        lipaudit.audit(Lambda(function), input_shape={"x": (1, 4)})
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_data_dependent_bias_counts_for_every_sample(d: int) -> None:
+    conv = (functional.conv1d, functional.conv2d)[d - 1]
+    kernel = torch.full((2, 1, *(1,) * d), 1e-9)
+    samples = 4
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return conv(x.reshape(samples, 1, *(3,) * d), kernel, bias=x.flatten()[:2])
+
+    # each of the two bias entries is added at every position of every sample
+    constant = math.sqrt(samples * 3**d)
+    assert constant <= upper(run, 1, samples * 3**d) <= constant * 1.001
+
+
+@pytest.mark.parametrize(
+    ("factors", "constant"),
+    [
+        ((1e-200, 1e-200, 1e300, 1e100), 1.0),
+        ((1e-160, 1.2225e-161, 1e300), 1.2225e-21),
+        ((1e200, 1e200, 1e-200, 1e-200), 1.0),
+        ((1e-320, 1e300), 9.99988867182683e-21),
+        ((0.0, 3.0), 0.0),
+    ],
+)
+@pytest.mark.parametrize("start", ["nothing", "convolution", "dense"])
+def test_folding_neither_underflows_nor_overflows(factors: tuple[float, ...], constant: float, start: str) -> None:
+    first = {
+        "nothing": nn.Identity(),
+        "convolution": nn.Conv2d(2, 2, 1, bias=False),
+        "dense": nn.Linear(2, 2, bias=False),
+    }[start]
+    with torch.no_grad():
+        for p in first.parameters():
+            p.copy_(torch.eye(2).reshape(p.shape))
+
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = first
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.first(x)
+            for factor in factors:
+                x = x * factor
+            return x
+
+    report = lipaudit.audit(Chain().double(), input_shape={"x": (1, 2, 2, 2)})
+    assert constant <= report.network.upper_bound <= constant * 1.002
+
+
+def test_a_stack_of_constants_claims_no_lower_end_it_does_not_have() -> None:
+    stack = torch.stack([torch.diag(torch.tensor([1.0, 0, 0])), torch.diag(torch.tensor([0.0, 1, 0]))])
+    (row,) = double(lambda x: torch.matmul(stack.to(x.dtype), x[0]), 1, 3, 2).layers[-1:]
+    assert row.upper_bound >= 1
+    assert row.lower_bound is None or row.lower_bound <= 1
+
+
+def test_a_contradiction_is_an_error_and_not_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lipaudit.api.jacobian_lower_bound", lambda *_: 7.0)
+    with pytest.raises(GraphError, match="7"):
+        lipaudit.audit(nn.ReLU(), input_shape={"input": (1, 3)}, lower_bound=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (Lambda(lambda x: x if x.sum() > 0 else -x), "control flow"),
+        (nn.Sequential(nn.Embedding(5, 3)), "integers"),
+        (nn.BatchNorm1d(4, track_running_stats=False), "statistics of a batch"),
+    ],
+)
+def test_what_cannot_be_captured_says_why(module: nn.Module, words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CaptureError, match=words):
+        lipaudit.audit(module, input_shape=(1, 4))
+    assert capfd.readouterr() == ("", "")
