@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lipaudit.api import audit
     from lipaudit.report.record import AuditReport
+    from lipaudit.spectral.bracket import Bracket
     from lipaudit.spectral.convolution import conv_norm
     from lipaudit.spectral.gram import spectral_norm
 
 __version__ = "0.1.0"
-__all__ = ["AuditReport", "__version__", "audit", "conv_norm", "spectral_norm"]
+__all__ = ["AuditReport", "Bracket", "__version__", "audit", "conv_norm", "spectral_norm"]
 
 # torch takes seconds to import, and `lipaudit --help` needs none of it: what needs torch is imported at first use
 _HOMES = {
     "audit": "lipaudit.api",
     "AuditReport": "lipaudit.report.record",
+    "Bracket": "lipaudit.spectral.bracket",
     "conv_norm": "lipaudit.spectral.convolution",
     "spectral_norm": "lipaudit.spectral.gram",
 }
@@ -32,4 +34,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

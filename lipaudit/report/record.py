@@ -121,6 +121,12 @@ class AuditReport:
     notes: tuple[str, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """The table that the command line prints."""
+        from lipaudit.report.table import render
+
+        return render(self)
+
     def to_json(self, indent: int | None = 2) -> str:
         """The report as JSON text (schema 1.0); ``AuditReport.from_json`` reads it back to an equal report."""
         from lipaudit.report.json import to_json

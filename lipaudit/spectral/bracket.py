@@ -56,7 +56,7 @@ def log_down(x: float) -> float:
     return -_INF if x == 0 else round_down(math.log(x))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bracket:
     """``exp(log_lower) <= constant <= exp(log_upper)``; ``rigor`` says in which sense the upper end holds.
 
@@ -69,6 +69,14 @@ class Bracket:
     log_upper: float
     rigor: Rigor = Rigor.CERTIFIED
     value: float | None = field(default=None, compare=False)  # the constant itself where it is a known float
+
+    def __repr__(self) -> str:
+        ends = (
+            f"lower={self.lower:.10g}, upper={self.upper:.10g}"
+            if self.log_upper < 700
+            else f"log_lower={self.log_lower:.10g}, log_upper={self.log_upper:.10g}"
+        )
+        return f"Bracket({ends}, {self.rigor.value})"
 
     def __post_init__(self) -> None:
         if math.isnan(self.log_lower) or math.isnan(self.log_upper):

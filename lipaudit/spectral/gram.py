@@ -55,9 +55,9 @@ class GramIteration:
     """
 
     def __init__(self, matrix: torch.Tensor) -> None:
+        wide = as_float64(matrix, "the matrix")
         if matrix.dim() != 2:
             raise ValueError(f"Gram iteration takes a matrix, not a tensor of shape {tuple(matrix.shape)}")
-        wide = as_float64(matrix, "the matrix")
         self.transposed = wide.shape[0] < wide.shape[1]
         self.is_zero = wide.numel() == 0 or not bool(wide.any())
         wide = wide.mH.resolve_conj() if self.transposed else wide

@@ -54,8 +54,11 @@ def as_float64(tensor: torch.Tensor, name: str = "the weight") -> torch.Tensor:
     """The same numbers in float64 (exact for float16, bfloat16, float32, integers below 2^53); complex stays complex.
 
     Raises:
+        TypeError: if it is no tensor.
         NonFiniteWeightsError: if an entry is NaN or infinite.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
     wide = tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).resolve_conj()
     if not bool(torch.isfinite(wide).all()):
         raise NonFiniteWeightsError([name])
