@@ -99,10 +99,7 @@ def audit(
     clock.lap("load")
     with _named(loaded), _on_device(loaded.module, device) as place:
         _check_finite(loaded.module)
-        inputs = {
-            name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=place)
-            for name, shape in loaded.input_shapes.items()
-        }
+        inputs = _inputs(loaded, place)
         graph = capture(loaded.module, inputs)
         simple = simplify(graph)
         clock.lap("capture")
@@ -118,7 +115,7 @@ def audit(
             clock.lap("lower bound")
         std = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
         network = network_record(simple, found, rows, lower, std, loaded.output_names)
-        # a Jacobian is computed in the network's own precision
+        # a Jacobian is computed in the network's own precision: a hair above the bound is its rounding
         if lower is not None and network.upper_bound is not None and lower > network.upper_bound * 1.01:
             raise GraphError(
                 f"a Jacobian of norm {lower:.6g} was found above the upper bound {network.upper_bound:.6g}: lipaudit or the "
@@ -184,6 +181,19 @@ def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
         module.to(original)
 
 
+def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor]:
+    try:
+        return {
+            name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=device)
+            for name, shape in loaded.input_shapes.items()
+        }
+    except RuntimeError as error:
+        shapes = ", ".join(f"{name}: {shape}" for name, shape in loaded.input_shapes.items())
+        raise UsageError(
+            f"an input of this size does not fit into memory ({shapes}): give a smaller --input"
+        ) from error
+
+
 def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int) -> float:
     try:
         return jacobian_lower_bound(module, inputs, seed)
@@ -202,7 +212,10 @@ def _check_finite(module: nn.Module) -> None:
         )
     bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
     # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
-    bad += [name for name, b in module.named_buffers() if b.is_floating_point() and bool(torch.isnan(b).any())]
+    for name, b in module.named_buffers():
+        statistic = name.endswith(("running_mean", "running_var"))
+        if b.is_floating_point() and bool((~torch.isfinite(b) if statistic else torch.isnan(b)).any()):
+            bad.append(name)
     if bad:
         raise NonFiniteWeightsError(bad)
 

@@ -217,7 +217,7 @@ def network_record(
         rigor=value.rigor.value if value.status is Status.FINITE else None,
         upper_bound=plain,
         log10_upper_bound=log10,
-        lower_bound=lower,
+        lower_bound=lower if lower is None or plain is None else min(lower, plain),
         pixel_upper_bound=pixel_plain,
         pixel_log10_upper_bound=pixel_log10,
         reasons=reasons,

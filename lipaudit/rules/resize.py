@@ -10,12 +10,12 @@ from __future__ import annotations
 from itertools import product
 
 from lipaudit.graph.node import Node
-from lipaudit.rules.operands import data, stretch
+from lipaudit.rules.operands import data, root, stretch
 from lipaudit.rules.pooling import MATRIX_LIMIT, axis_tolerance
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.interpolation import resize_axis_norm, resize_matrix
-from lipaudit.spectral.separable import separable_norm
+from lipaudit.spectral.interpolation import nearest_copies, resize_axis_norm, resize_matrix
+from lipaudit.spectral.separable import axis_norm, separable_norm
 
 _KERNELS = (
     *(f"{family}{axes}d" for family in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)),
@@ -37,14 +37,36 @@ def _scales(node: Node, axes: int) -> tuple[float | None, ...]:
     return tuple(None if node[name] is None else float(str(node[name])) for name in names)
 
 
+def _names(nearest: bool) -> tuple[str, ...]:
+    kinds = ("default", "vec")
+    return tuple(
+        f"aten.{kernel}.{kind}" for kernel, kind in product(_KERNELS, kinds) if ("nearest" in kernel) == nearest
+    )
+
+
 @rule(
-    *(f"aten.{kernel}.{kind}" for kernel, kind in product(_KERNELS, ("default", "vec"))),
+    *_names(nearest=True),
+    formula="root of the largest number of copies of an entry, in any precision of the ratio",
+    source="copying: the norm is the root of the largest count",
+    two_sided=True,
+)
+def nearest(node: Node, settings: Settings) -> Effect:
+    """Nearest-neighbour resizing."""
+    return _resize(node, settings)
+
+
+@rule(
+    *_names(nearest=False),
     formula="product over the axes of sigma_1 of the 1-D resizing matrix",
     source="sigma_1 of a Kronecker product is the product of sigma_1",
     exact=True,
 )
 def resize(node: Node, settings: Settings) -> Effect:
-    """Resize every spatial axis by its own matrix."""
+    """Linear and cubic interpolation: every spatial axis by its own matrix."""
+    return _resize(node, settings)
+
+
+def _resize(node: Node, settings: Settings) -> Effect:
     kernel = node.op.split(".")[1]
     sizes = data(node, "self" if "self" in node.arguments else "input").shape[2:]
     outputs = node.output.shape[2:]
@@ -63,6 +85,14 @@ def resize(node: Node, settings: Settings) -> Effect:
             )
         if axis not in norms:
             matrix = resize_matrix(kernel, *axis, corners, same_sizes=sizes == outputs)
-            norms[axis] = resize_axis_norm(matrix, "nearest" in kernel, axis_tolerance(settings))
+            if "nearest" in kernel:
+                found = axis_norm(matrix, 0.0, axis_tolerance(settings))
+                # other dtypes and layouts than the one tried here may copy an entry once more
+                copies = root(nearest_copies(kernel, *axis))
+                norms[axis] = (
+                    Bracket(found.log_lower, copies.log_upper) if copies.log_upper > found.log_upper else found
+                )
+            else:
+                norms[axis] = resize_axis_norm(matrix, axis_tolerance(settings))
         brackets.append(norms[axis])
     return stretch(node, dict.fromkeys(("self", "input"), separable_norm(brackets)))

@@ -97,8 +97,8 @@ class Bracket:
         """Upper end in plain units, rounded up; ``inf`` where it does not fit a float."""
         if self.value is not None:
             return self.value
-        if self.log_upper == -_INF:
-            return 0.0
+        if self.log_upper in (-_INF, 0.0):
+            return math.exp(self.log_upper)
         try:
             return round_up(math.exp(self.log_upper))
         except OverflowError:
@@ -123,7 +123,10 @@ class Bracket:
         return _INF if gap > 700 else math.exp(gap)
 
     def __mul__(self, other: Bracket) -> Bracket:
-        """The bracket of a product of two constants (0 times anything finite or not is 0)."""
+        """The bracket of a product of two constants (0 times anything finite or not is 0; times 1 nothing is rounded)."""
+        for one, factor in ((self, other), (other, self)):
+            if one.value == 1 and one.rigor is Rigor.CERTIFIED:
+                return factor
         return Bracket(
             _add_logs(self.log_lower, other.log_lower, up=False),
             _add_logs(self.log_upper, other.log_upper, up=True),
@@ -158,6 +161,9 @@ def _add_logs(a: float, b: float, up: bool) -> float:
 
 
 def _power_sum(terms: list[Bracket], power: int) -> Bracket:
+    if len(terms) == 1:
+        return terms[0]
+
     def end(logs: list[float], up: bool) -> float:
         top = max(logs, default=-_INF)
         if math.isinf(top):

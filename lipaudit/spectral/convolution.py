@@ -156,7 +156,10 @@ def _crop(convolution: Convolution) -> Convolution:
     for axis, (h, s, d) in enumerate(zip(convolution.input_size, stride, convolution.dilation, strict=True)):
         left, right = padding[axis]
         k = kernel.shape[2 + axis]
-        meets = [any(0 <= s * j + d * a - left < h for j in range(outputs[axis])) for a in range(k)]
+        # tap a reads pixel s j + d a - left: does any output j bring it into [0, h)?
+        meets = [
+            max(0, -((d * a - left) // s)) <= min(outputs[axis] - 1, (h - 1 + left - d * a) // s) for a in range(k)
+        ]
         if not any(meets):
             return replace(convolution, kernel=torch.zeros_like(kernel))
         if not all(meets):
@@ -186,7 +189,8 @@ def _zero_padded(convolution: Convolution, tol: float) -> _Found:
 
 
 def _has_whole_window(h: int, k: int, s: int, p: tuple[int, int], outputs: int) -> bool:
-    return any(0 <= s * j - p[0] <= h - k for j in range(outputs))
+    # 0 <= s j - p <= h - k for some output j
+    return max(0, -(-p[0] // s)) <= min(outputs - 1, (h - k + p[0]) // s)
 
 
 def _grid_or_torus(gram: SymbolGram, period: tuple[int, ...], tol: float, size_free: bool) -> _Found:

@@ -44,13 +44,34 @@ def resize_matrix(
     return columns.flatten(1)[:, :outputs].T.clone(memory_format=torch.contiguous_format)
 
 
-def resize_axis_norm(matrix: torch.Tensor, exact: bool, tol: float) -> Bracket:
-    """Certified bracket of the norm of one axis's matrix.
+def nearest_copies(kernel: str, size: int, outputs: int, scale: float | None) -> int:
+    """How often one entry of an axis may be copied by nearest-neighbour resizing.
 
-    Nearest-neighbour matrices hold zeros and ones, exactly. The entries of the others are a continuous, piecewise
+    torch reads entry floor(i r), for the exact variant floor((i + 1/2) r), with the ratio r = size / outputs (1 / scale where
+    one is given) in float32 or float64, by dtype and memory layout. The rounded ratio can move an entry across a
+    border; the count is the largest of both precisions.
+
+    >>> nearest_copies("upsample_nearest1d", 2, 6, None), nearest_copies("upsample_nearest1d", 2, 82, None)
+    (3, 42)
+    """
+    shift = 0.5 if "exact" in kernel else 0.0
+    counts = []
+    for dtype in (torch.float32, torch.float64):
+        ratio = torch.tensor(float(size), dtype=dtype) / outputs
+        if scale is not None and scale > 0:
+            ratio = torch.tensor(1.0 / scale, dtype=dtype)
+        source = ((torch.arange(outputs, dtype=dtype) + shift) * ratio).floor().long().clamp(0, size - 1)
+        counts.append(int(torch.bincount(source).max()))
+    return max(counts)
+
+
+def resize_axis_norm(matrix: torch.Tensor, tol: float) -> Bracket:
+    """Certified bracket of the norm of one axis's matrix of linear or cubic interpolation.
+
+    The entries are a continuous, piecewise
     polynomial function of the source coordinate, with a slope of at most 3 and computed with at most 8 roundings of
     numbers up to n + m: each is off by at most 64 u (n + m + 8) relative to the largest entry (weights of an averaging
     filter scale in slope and size alike).
     """
-    error = 0.0 if exact else 64 * UNIT_ROUNDOFF * (sum(matrix.shape) + 8)
+    error = 64 * UNIT_ROUNDOFF * (sum(matrix.shape) + 8)
     return axis_norm(matrix, error, tol)

@@ -23,6 +23,8 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamm
 _TRIG_ERROR = 64 * UNIT_ROUNDOFF
 # Below this side the lags of many groups are gathered into one batch.
 _GATHERED_SIDE = 16
+# Cosines (frequencies times lags) that are held at once while bounds are evaluated.
+_WAVE_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +46,8 @@ class Frequencies:
     def __len__(self) -> int:
         return self.index.shape[0]
 
-    def select(self, keep: torch.Tensor) -> Frequencies:
-        """The points that a mask or an index tensor picks."""
+    def select(self, keep: torch.Tensor | slice) -> Frequencies:
+        """The points that a mask, an index tensor or a slice picks."""
         return Frequencies(self.index[keep], self.period)
 
     def halved(self) -> Frequencies:
@@ -143,6 +145,14 @@ class SymbolGram:
 
     def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
         """Certified bounds of lambda_max(G) by trace and Frobenius norm, (groups, points); exact + error for n = 1."""
+        rows = max(1, _WAVE_NUMBERS // len(self.lags))
+        parts = [
+            self._upper_bounds(frequencies.select(slice(start, start + rows)))
+            for start in range(0, len(frequencies), rows)
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
         cosine, sine = self._waves(frequencies)
         if self.n == 1:
             return (cosine @ self._cosine[:, :, 0].T).T + self.error

@@ -73,7 +73,7 @@ class _Pairs:
     def __len__(self) -> int:
         return len(self.groups)
 
-    def select(self, keep: torch.Tensor) -> _Pairs:
+    def select(self, keep: torch.Tensor | slice) -> _Pairs:
         return _Pairs(self.groups[keep], self.frequencies.select(keep), self.bounds[keep])
 
 
@@ -141,7 +141,7 @@ class _Search:
         if self.gram.groups > 1:
             pairs = pairs.select(pairs.groups.argsort(stable=True))  # so that a chunk reads the lags of few groups
         for start in range(0, len(pairs), self.chunk):
-            part = pairs.select(slice(start, start + self.chunk))  # type: ignore[arg-type]
+            part = pairs.select(slice(start, start + self.chunk))
             part = part.select(part.bounds >= self.threshold(slack, factor))
             if not len(part):
                 continue
@@ -166,7 +166,7 @@ class _Search:
 
     def start(self, pairs: _Pairs) -> None:
         """A first Rayleigh quotient from the most promising pairs."""
-        top = pairs.select(slice(0, min(8, self.chunk)))  # type: ignore[arg-type]
+        top = pairs.select(slice(0, min(8, self.chunk)))
         self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[1])
 
     def is_flat(self, cells: _Pairs, factor: float) -> bool:
@@ -175,7 +175,7 @@ class _Search:
             return False
         sample = cells.select(torch.linspace(0, len(cells) - 1, PROBES).round().long())
         for start in range(0, PROBES, self.chunk):
-            part = sample.select(slice(start, start + self.chunk))  # type: ignore[arg-type]
+            part = sample.select(slice(start, start + self.chunk))
             grams = self.gram.at(part.groups, part.frequencies)
             if bool(is_below(grams, self.gram.error, self.threshold(SLACKS[-1], factor)).any()):
                 return False
