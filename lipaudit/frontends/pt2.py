@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import sha256
 from lipaudit.frontends.loaded import LoadedModel
-from lipaudit.frontends.pt2_check import check_archive
+from lipaudit.frontends.pt2_check import checked_archive
 from lipaudit.frontends.shapes import Shape, resolve_shapes
 
 
@@ -25,10 +25,10 @@ def load_pt2(path: Path, *, spec: str, input_shapes: Mapping[str, Shape] | None 
     Raises :class:`ModelLoadError` for an archive that holds anything but plain data, for a truncated one, and for a
     program exported in training mode or with a batch other than 1.
     """
-    check_archive(path)
+    archive = checked_archive(path)
     try:
         with _quiet():
-            program = torch.export.load(path)
+            program = torch.export.load(archive)
     except Exception as error:
         raise ModelLoadError(
             f"{path} cannot be read by torch {torch.__version__} ({_first_line(error)}): export it again"

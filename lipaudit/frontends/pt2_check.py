@@ -2,9 +2,9 @@
 
 ``torch.export.load`` unpickles whatever asks for it, resolves operators by dotted names, evaluates symbolic expressions as
 Python and imports types named in tree specifications. So the archive is read as plain data first, and everything but the
-following is refused: tensors stored as raw bytes or loadable with ``weights_only=True``; operators of the ``aten``, ``prims``
-and ``higher_order`` namespaces without those that touch files; names that are identifiers; arithmetic over integer symbols;
-built-in containers. Guards are source code too: nothing here ever runs them.
+following is refused: the entries that ``torch.export.save`` writes, by their exact names; tensors stored as raw bytes;
+operators of the ``aten``, ``prims`` and ``higher_order`` namespaces without those that touch files; names that are
+identifiers; arithmetic over integer symbols; built-in containers. Guards are source code too: nothing here ever runs them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from __future__ import annotations
 import ast
 import io
 import json
-import pickle
 import re
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from lipaudit.errors import ModelLoadError
 
@@ -41,64 +38,93 @@ _SYMBOLIC_CALLS = {
 _SYMBOL = re.compile(r"[suz][0-9]+|zuf[0-9]+|oo|int_oo")
 _FREE_TEXT = {"metadata", "as_string", "expr_str", "target", "in_spec", "out_spec", "torch_version", "guards_code"}
 _CONTAINERS = {"builtins.list", "builtins.tuple", "builtins.dict", "collections.OrderedDict", None}
-_PICKLED_PAYLOADS = ("custom_obj", "opaque_obj")
+_MODEL, _SAMPLE_INPUTS = "models/model.json", "data/sample_inputs/model.pt"
+_PAYLOAD = re.compile(r"(weight|tensor)_[0-9]+")
+_ENTRY = re.compile(
+    r"models/model\.json|data/sample_inputs/model\.pt|archive_format|archive_version|byteorder|"
+    r"data/weights/(weight_[0-9]+|model_weights_config\.json)|data/constants/(tensor_[0-9]+|model_constants_config\.json)|"
+    r"\.data/(version|serialization_id)|\.format_version|\.storage_alignment"
+)
+_EXTRA = re.compile(r"extra/[a-z0-9_.\-/]+")
+_COMPILED = (".so", ".o", ".cubin", ".cpp", ".py", ".pyd", ".dll")
 
 
-def check_archive(path: Path) -> None:
-    """Raise :class:`ModelLoadError`, saying what was found, unless the archive holds plain data alone."""
+def checked_archive(path: Path) -> io.BytesIO:
+    """A fresh archive in memory that holds what was checked and nothing else, for ``torch.export.load``.
+
+    Torch finds entries whatever their case and reads the first of several with one name, so only the exact names that
+    ``torch.export.save`` writes are accepted, below one root and each once. JSON documents are written anew from what was
+    checked. Sample inputs are a pickle that loading does not need: an empty entry takes their place.
+    Raises :class:`ModelLoadError`, saying what was found, unless the archive holds plain data alone.
+    """
     if not zipfile.is_zipfile(path):
         raise ModelLoadError(f"{path} is not an exported program (a zip archive) or is truncated: export it again")
+    fresh = io.BytesIO()
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = [n for n in archive.namelist() if not n.endswith("/")]
-            if not any("/models/" in n and n.endswith(".json") for n in names):
-                raise ModelLoadError(
-                    f"{path} holds no model in today's format of torch.export.save: export it again with torch 2.9 or later"
-                )
-            for name in names:
-                _check_entry(path, archive, name)
+        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(fresh, "w") as target:
+            for name, entry in _known_entries(path, archive).items():
+                content = b"" if name == _SAMPLE_INPUTS else archive.read(entry)
+                if name.endswith(".json"):
+                    content = json.dumps(_checked_document(path, name, content)).encode()
+                target.writestr(f"program/{name}", content)
     except (zipfile.BadZipFile, zlib.error, EOFError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelLoadError(f"{path} is damaged ({error}): export it again") from error
+    fresh.seek(0)
+    return fresh
 
 
-def _check_entry(path: Path, archive: zipfile.ZipFile, name: str) -> None:
-    if "/aotinductor/" in name or name.endswith((".so", ".o", ".cubin", ".cpp", ".py", ".pyd", ".dll")):
-        raise ModelLoadError(f"{path} holds compiled code ({name}): refused; save the exported program without it")
-    inside = name.partition("/")[2]
-    if inside.startswith("data/"):
-        base = name.rpartition("/")[2]
-        if base.startswith(_PICKLED_PAYLOADS):
+def _known_entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The archive's entries by their names below its root."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    roots, folded = set(), set()
+    for entry in archive.infolist():
+        root, _, name = entry.filename.partition("/")
+        roots.add(root)
+        if entry.filename.casefold() in folded:
+            raise ModelLoadError(f"{path} holds {entry.filename!r} twice (up to the case of its letters): refused")
+        folded.add(entry.filename.casefold())
+        if name.startswith("data/aotinductor/") or name.endswith(_COMPILED):
             raise ModelLoadError(
-                f"{path} holds a pickled object ({name}) that needs code to load: refused, nothing was executed"
+                f"{path} holds compiled code ({entry.filename}): refused; save the exported program without it"
             )
-        content = archive.read(name)
-        if base.endswith("_config.json"):
-            _check_payloads(path, archive, name, json.loads(content))
-        elif base.endswith(".pt"):
-            _check_pickle(path, name, content)
-    elif inside.startswith("models/"):
-        _check_json(path, json.loads(archive.read(name)), "")
-
-
-def _check_payloads(path: Path, archive: zipfile.ZipFile, name: str, document: Any) -> None:
-    for entry in document["config"].values():
-        file = str(entry["path_name"])
-        if "/" in file or "\\" in file or file.startswith(_PICKLED_PAYLOADS):
-            raise ModelLoadError(f"{path} refers to the payload {file!r} in {name}: refused")
-        if entry.get("use_pickle"):
-            member = f"{name.rpartition('/')[0]}/{file}"
-            _check_pickle(path, member, archive.read(member))
-
-
-def _check_pickle(path: Path, name: str, content: bytes) -> None:
-    if not content:
-        return
-    try:
-        torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        if _EXTRA.fullmatch(name):
+            continue  # texts of the user's own, which nothing here reads
+        if not _ENTRY.fullmatch(name):
+            raise ModelLoadError(
+                f"{path} holds {entry.filename!r}, which torch.export.save of torch 2.9 or later does not write: refused, "
+                "nothing was executed; export it again"
+            )
+        if entry.compress_type != zipfile.ZIP_STORED:
+            raise ModelLoadError(f"{path} holds {entry.filename!r} compressed: refused; export it again")
+        found[name] = entry
+    if len(roots) != 1:
+        raise ModelLoadError(f"{path} holds entries below {len(roots)} folders instead of one: refused")
+    if _MODEL not in found:
         raise ModelLoadError(
-            f"{path} holds {name}, which needs Python code to load: refused, nothing in it was executed"
-        ) from error
+            f"{path} holds no model in today's format of torch.export.save: export it again with torch 2.9 or later"
+        )
+    return found
+
+
+def _checked_document(path: Path, name: str, content: bytes) -> Any:
+    document = json.loads(content.decode("utf-8"))
+    if name == _MODEL:
+        _check_json(path, document, "")
+    else:
+        _check_payloads(path, name, document)
+    return document
+
+
+def _check_payloads(path: Path, name: str, document: Any) -> None:
+    for entry in document["config"].values():
+        file = entry["path_name"]
+        if not isinstance(file, str) or not _PAYLOAD.fullmatch(file):
+            raise ModelLoadError(f"{path} refers to the payload {file!r} in {name}, which is no plain tensor: refused")
+        if entry.get("use_pickle") is not False:
+            raise ModelLoadError(
+                f"{path} holds the tensor {file} as a pickle, which may need code to load: refused, nothing was executed; "
+                "export the model with plain dense tensors"
+            )
 
 
 def _check_json(path: Path, value: Any, key: str) -> None:

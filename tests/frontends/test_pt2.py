@@ -77,14 +77,13 @@ class _Bomb:
         return os.mkdir, (self.path,)
 
 
-def test_pickles_that_need_code_are_refused(saved, tmp_path):
+def test_sample_inputs_are_never_read(saved, tmp_path):
     _, path = saved
     trap = tmp_path / "executed"
     buffer = io.BytesIO()
     torch.save(_Bomb(str(trap)), buffer)
     _rewrite(path, lambda name, content: buffer.getvalue() if "sample_inputs" in name else content)
-    with pytest.raises(ModelLoadError, match="refused"):
-        frontends.load(str(path))
+    assert frontends.load(str(path)).input_shapes == {"input": (1, 3, 8, 8)}
     assert not trap.exists()
 
 
@@ -144,3 +143,72 @@ def test_damaged_archives(saved):
     _rewrite(path, lambda name, data: None if name.endswith("weight_0") else data)
     with pytest.raises(ModelLoadError, match=r"net\.pt2"):
         frontends.load(str(path))
+
+
+def _bomb(trap):
+    buffer = io.BytesIO()
+    torch.save(_Bomb(str(trap)), buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("spelling", ["model.PT", "Model.pt", "MODEL.pt"])
+def test_entries_in_another_case_are_refused(saved, tmp_path, spelling):
+    _, path = saved
+    trap = tmp_path / "executed"
+    with zipfile.ZipFile(path) as archive:
+        members = [(n, archive.read(n)) for n in archive.namelist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members:
+            if name.endswith("sample_inputs/model.pt"):
+                name, content = name.replace("model.pt", spelling), _bomb(trap)
+            archive.writestr(name, content)
+    with pytest.raises(ModelLoadError, match=r"does not write: refused"):
+        frontends.load(str(path))
+    assert not trap.exists()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")  # the duplicate is the point of the test
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ["data/sample_inputs/model.pt", "data/sample_inputs/model.PT", "models/model.json"])
+def test_entries_that_come_twice_are_refused(saved, tmp_path, name, first):
+    _, path = saved
+    trap = tmp_path / "executed"
+    with zipfile.ZipFile(path) as archive:
+        members = [(n, archive.read(n)) for n in archive.namelist()]
+    members.insert(0 if first else len(members), (f"net/{name}", _bomb(trap)))
+    with zipfile.ZipFile(path, "w") as archive:
+        for entry, content in members:
+            archive.writestr(entry, content)
+    with pytest.raises(ModelLoadError, match="refused"):
+        frontends.load(str(path))
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "net/data/weights/model.pt",  # the older layout, which torch unpickles
+        "net/data/constants/model.pt",
+        "net/data/constants/custom_obj_0",
+        "net/data/aotinductor/model/model.so",
+        "net/models/other.json",
+        "net/serialized_exported_program.json",
+        "other/archive_version",
+    ],
+)
+def test_other_entries_are_refused(saved, tmp_path, name):
+    _, path = saved
+    trap = tmp_path / "executed"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, _bomb(trap))
+    with pytest.raises(ModelLoadError, match="refused"):
+        frontends.load(str(path))
+    assert not trap.exists()
+
+
+def test_texts_that_a_user_added_do_not_matter(tmp_path):
+    network, path = _network(), tmp_path / "net.pt2"
+    program = torch.export.export(network, (torch.rand(1, 3, 8, 8),))
+    torch.export.save(program, path, extra_files={"notes.txt": "trained on Tuesday"})
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(frontends.load(str(path)).module(x), network(x))
