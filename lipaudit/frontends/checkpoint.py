@@ -64,6 +64,8 @@ def _read_pickle(path: Path) -> object:
         with warnings.catch_warnings():
             # another pickle protocol either loads or raises below; torch's warning adds nothing
             warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            # a sparse tensor is refused below
+            warnings.filterwarnings("ignore", message="Validating sparse tensor invariants")
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "Unsupported" in str(error) or "GLOBAL" in str(error):
@@ -79,7 +81,11 @@ def _read_pickle(path: Path) -> object:
 
 
 def _unwrap(content: object, path: Path) -> StateDict:
+    opened: set[int] = set()
     while isinstance(content, Mapping) and not _is_state_dict(content):
+        if id(content) in opened:
+            raise ModelLoadError(f"{path} holds a container that holds itself: save model.state_dict() with torch.save")
+        opened.add(id(content))
         inner = next(
             (content[key] for key in CONTAINERS if isinstance(content.get(key), Mapping) and content[key]), None
         )
@@ -119,10 +125,16 @@ def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) 
 
     The module takes the widest floating dtype among its own and the checkpoint's tensors (rounding a float64 checkpoint
     would audit another network); narrower tensors are widened exactly. Only ``num_batches_tracked`` may be missing:
-    evaluation does not read it.
+    evaluation does not read it. Raises :class:`ModelLoadError` where names or shapes differ, for tensors that are not dense,
+    and for values that the module's own type cannot hold exactly (imaginary parts, large integers).
     """
     expected = module.state_dict()
     state = _match_prefix(state, expected)
+    for name, value in state.items():
+        if value.is_quantized or value.is_nested or value.layout != torch.strided or value.device.type == "meta":
+            raise ModelLoadError(
+                f"{path} holds {name} as no dense tensor with values: save it dense, after dequantize()"
+            )
     missing = [n for n in expected if n not in state and not n.endswith("num_batches_tracked")]
     unexpected = [n for n in state if n not in expected]
     misshaped = [
@@ -144,12 +156,34 @@ def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) 
     for value in (*state.values(), *expected.values()):
         if value.is_floating_point():
             dtype = torch.promote_types(dtype, value.dtype)
+    for name, value in state.items():
+        kind = dtype if expected[name].is_floating_point() else expected[name].dtype
+        if not _holds_exactly(value, kind):
+            raise ModelLoadError(
+                f"{path} holds {name} as {value.dtype}, and {arch} as {kind}, which cannot hold its values exactly: save the "
+                "checkpoint in the model's own types"
+            )
     module.to(dtype)
     versioned: OrderedDict[str, torch.Tensor] = OrderedDict(state)
     # some modules (MNASNet) ask which version of themselves wrote the tensors: names and shapes are this one's
     versioned._metadata = getattr(expected, "_metadata", {})  # type: ignore[attr-defined]
     module.load_state_dict(versioned, strict=False)
     return dtype
+
+
+def _holds_exactly(value: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether conversion to ``dtype`` changes no value (a floating ``dtype`` is at least as wide as the value's)."""
+    if value.dtype == dtype or dtype.is_complex or (value.is_floating_point() and dtype.is_floating_point):
+        return True
+    if value.is_complex():
+        return False
+    if dtype.is_floating_point:
+        if value.dtype in (torch.bool, torch.uint8, torch.int8, torch.int16):
+            return True
+        exact = round(2 / torch.finfo(dtype).eps)  # every integer up to here is a value of the type
+        value = value[(value > exact) | (value < -exact)]
+    # Python compares integers and floats without rounding
+    return bool(value.to(dtype).tolist() == value.tolist())
 
 
 def _match_prefix(state: StateDict, expected: Mapping[str, object]) -> StateDict:

@@ -10,13 +10,18 @@ from lipaudit.errors import ModelLoadError, ModelNotFoundError
 
 def existing_file(text: str) -> Path:
     """The path of a non-empty regular file; a directory, a missing and an empty file raise with the path in the message."""
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+        path.stat()
+    except FileNotFoundError:
+        raise ModelNotFoundError(f"there is no file {text}: check the path") from None
+    except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise ModelNotFoundError(f"{text[:200]} is not the path of a file ({reason}): check the path") from error
     if path.is_dir():
         raise ModelLoadError(
             f"{text} is a directory: name one model file in it (.onnx, .pt2, .pt, .pth, .th or .safetensors)"
         )
-    if not path.exists():
-        raise ModelNotFoundError(f"there is no file {text}: check the path")
     if not path.is_file():
         raise ModelLoadError(f"{text} is not a regular file")
     try:

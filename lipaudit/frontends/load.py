@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import LipauditError, ModelLoadError, UsageError
 from lipaudit.frontends import registry
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.factory import build_from_factory
@@ -37,6 +37,19 @@ def load(
     themselves, :class:`~lipaudit.errors.ModelNotFoundError`, :class:`~lipaudit.errors.ModelLoadError` and
     :class:`~lipaudit.errors.WeightsUnavailableError` otherwise.
     """
+    try:
+        return _load(spec, input_shapes, weights, arch)
+    except LipauditError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [""])[0][:200]
+        raise ModelLoadError(
+            f"{spec[:200]} cannot be loaded: {type(error).__name__}: {reason}; check the file and its input size, or save or "
+            "export the model again"
+        ) from error
+
+
+def _load(spec: str, input_shapes: Mapping[str, Shape] | None, weights: str | None, arch: str | None) -> LoadedModel:
     parsed = parse_spec(spec)
     if parsed.is_pattern:
         raise UsageError(f"{spec!r} is a pattern for several models: expand it, or name one of them")

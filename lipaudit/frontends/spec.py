@@ -93,7 +93,7 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
     """
     name, _, sizes = text.rpartition(":")
     parts = re.split(r"[,xX×]", sizes.replace(" ", ""))
-    if not all(re.fullmatch(r"[0-9]+", part) and int(part) > 0 for part in parts):
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) and int(part) > 0 for part in parts):
         raise UsageError(
             f"cannot read the input size {text!r}: write 224, 3x224x224 or 1,3,224,224, with NAME: in front where a model "
             "has several inputs"

@@ -27,7 +27,7 @@ def network(tmp_path, monkeypatch):
 
 
 def _load(path):
-    return frontends.load(str(path), arch=ARCH, input_shapes={"": (8,)})
+    return frontends.load(str(path), arch=ARCH, input_shapes={"": (3, 8, 8)})
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".th", ".safetensors"])
@@ -84,7 +84,7 @@ def test_a_malicious_pickle_is_refused_and_never_executed(network, tmp_path, wri
         _load(path)
     assert not trap.exists()
     with pytest.raises(ModelLoadError):
-        frontends.load(ARCH, weights=str(path), input_shapes={"": (8,)})
+        frontends.load(ARCH, weights=str(path), input_shapes={"": (3, 8, 8)})
     assert not trap.exists()
 
 
@@ -180,3 +180,76 @@ def test_bad_requests(network, tmp_path):
         frontends.load(str(tmp_path / "none.pth"), arch=ARCH)
     with pytest.raises(ModelLoadError, match="is a directory"):
         frontends.load(str(tmp_path), arch=ARCH)
+
+
+def test_containers_that_hold_themselves(network, tmp_path):
+    ring: dict[str, object] = {}
+    ring["state_dict"] = ring
+    two: dict[str, object] = {"state_dict": {}}
+    two["state_dict"] = {"model": two}
+    for content in (ring, two):
+        torch.save(content, tmp_path / "w.pth")
+        with pytest.raises(ModelLoadError, match="holds itself"):
+            _load(tmp_path / "w.pth")
+
+
+def _changed(network, **changes):
+    return {n: changes["change"](v) if n == "0.weight" else v for n, v in network.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: torch.complex(w, torch.ones_like(w)),
+        lambda w: torch.full(w.shape, 2**24 + 1, dtype=torch.int64),
+        lambda w: torch.full(w.shape, -(2**63), dtype=torch.int64) + 1,
+        lambda w: torch.full(w.shape, 2**31 - 1, dtype=torch.int32),
+    ],
+)
+def test_values_that_the_model_cannot_hold_are_refused(network, tmp_path, change):
+    torch.save(_changed(network, change=change), tmp_path / "w.pth")
+    with pytest.raises(ModelLoadError, match=r"0\.weight as torch.*cannot hold its values exactly"):
+        _load(tmp_path / "w.pth")
+
+
+def test_integers_that_the_model_can_hold_are_kept(network, tmp_path):
+    state = _changed(network, change=lambda w: torch.full(w.shape, 2**25, dtype=torch.int64))
+    torch.save(state, tmp_path / "w.pth")
+    assert torch.equal(_load(tmp_path / "w.pth").module[0].weight.long(), state["0.weight"])
+
+
+def test_fractions_for_an_integer_buffer_are_refused(network):
+    network.register_buffer("index", torch.arange(3))
+    state = {**network.state_dict(), "index": torch.tensor([0.0, 1.5, 2.0])}
+    with pytest.raises(ModelLoadError, match=r"index as torch\.float32"):
+        apply_state_dict(network, state, "w", "a")
+    apply_state_dict(network, {**state, "index": torch.tensor([2.0, 1.0, 0.0])}, "w", "a")
+    assert network.index.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: w.to_sparse(),
+        lambda w: w.to("meta"),
+    ],
+)
+def test_tensors_that_are_not_dense_are_refused(network, tmp_path, change):
+    torch.save(_changed(network, change=change), tmp_path / "w.pth")
+    with pytest.raises(ModelLoadError, match=r"0\.weight as no dense tensor"):
+        _load(tmp_path / "w.pth")
+
+
+def test_whatever_else_fails_names_the_file(network, tmp_path):
+    torch.save(_changed(network, change=lambda w: w.to(torch.float8_e4m3fn)), tmp_path / "w.pth")
+    with pytest.raises(
+        ModelLoadError, match=r"w\.pth cannot be loaded: \w+: .*save or export the model again"
+    ) as caught:
+        _load(tmp_path / "w.pth")
+    assert not isinstance(caught.value.__cause__, ModelLoadError)
+
+
+@pytest.mark.parametrize("name", ["a" * 5000 + ".onnx", "~nosuchuser/x.onnx", "a\0b.onnx"])
+def test_names_that_no_file_can_have(name):
+    with pytest.raises(ModelNotFoundError, match="not the path of a file"):
+        frontends.load(name)

@@ -143,3 +143,31 @@ def test_names_that_collide_with_module_attributes(path):
     loaded = frontends.load(str(path))
     assert list(loaded.node_names.values()) == ["forward", "/a.b/c"]
     assert all(isinstance(loaded.module.get_submodule(name), torch.nn.Module) for name in loaded.node_names)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("offset", "abc"), ("offset", "-8"), ("length", "-1"), ("length", "9" * 30)]
+)
+def test_external_data_at_no_number_of_bytes(path, key, value):
+    _save_external(path)
+    model = onnx.load(path, load_external_data=False)
+    entries = model.graph.initializer[0].external_data
+    kept = [e for e in entries if e.key != key]
+    del entries[:]
+    entries.extend([*kept, onnx.StringStringEntryProto(key=key, value=value)])
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelLoadError, match="no numbers of bytes"):
+        frontends.load(str(path))
+
+
+def test_a_node_name_that_is_no_text(path):
+    content = _convolution((1, 3, 8, 8)).SerializeToString()
+    path.write_bytes(content.replace(b"conv", b"\xff\xfenv"))
+    with pytest.raises(ModelLoadError, match=r"net\.onnx"):
+        frontends.load(str(path))
+
+
+def test_an_input_without_axes_is_one_clear_error(path):
+    three = numpy_helper.from_array(np.float32(3), "w")
+    onnx.save(graph_model([helper.make_node("Mul", ["x", "w"], ["y"])], {"x": ()}, ["y"], [three]), path)
+    assert frontends.load(str(path)).input_shapes == {"x": ()}

@@ -45,7 +45,7 @@ def test_input_sizes(text, name, sizes):
     assert parse_input(text) == (name, sizes)
 
 
-@pytest.mark.parametrize("text", ["", "x", "0", "-3", "3x", "3xx4", "1.5", "224px", "name:"])
+@pytest.mark.parametrize("text", ["", "x", "0", "-3", "3x", "3xx4", "1.5", "224px", "name:", "9" * 23])
 def test_malformed_input_sizes_are_refused(text):
     with pytest.raises(UsageError, match="cannot read the input size"):
         parse_input(text)
@@ -54,7 +54,7 @@ def test_malformed_input_sizes_are_refused(text):
 @pytest.mark.parametrize(
     ("requested", "default", "expected"),
     [
-        ((64,), None, (1, 3, 64, 64)),
+        ((3, 64, 64), None, (1, 3, 64, 64)),
         ((1, 28, 28), None, (1, 1, 28, 28)),
         ((1, 7), None, (1, 7)),
         ((64,), (1, 1, 28, 28), (1, 1, 64, 64)),
@@ -70,7 +70,8 @@ def test_short_forms_of_shapes(requested, default, expected):
 
 
 @pytest.mark.parametrize(
-    ("requested", "default"), [((2, 3, 8, 8), None), ((2, 3, 8, 8), (1, 3, 8, 8)), ((8, 8), (1, 3, 8, 8))]
+    ("requested", "default"),
+    [((64,), None), ((2, 3, 8, 8), None), ((2, 3, 8, 8), (1, 3, 8, 8)), ((8, 8), (1, 3, 8, 8))],
 )
 def test_batches_and_wrong_ranks_are_refused(requested, default):
     with pytest.raises(UsageError):

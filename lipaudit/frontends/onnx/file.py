@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -80,7 +81,13 @@ def _check_external(tensor: onnx.TensorProto, path: Path) -> None:
             f"{path} keeps its weights in the file {location!r}, which is missing: put it beside the model, or export with "
             "external_data=False"
         )
-    needed = int(entries.get("offset", 0)) + int(entries.get("length", 0))
+    numbers = [entries.get(key, "0") for key in ("offset", "length")]
+    if not all(re.fullmatch(r"[0-9]{1,18}", number) for number in numbers):
+        raise ModelLoadError(
+            f"{path} keeps the tensor {tensor.name!r} at the offset {numbers[0]!r} with the length {numbers[1]!r}, which are no "
+            "numbers of bytes: export it again"
+        )
+    needed = sum(map(int, numbers))
     if target.stat().st_size < needed:
         raise ModelLoadError(
             f"{path} keeps the tensor {tensor.name!r} in {location!r}, which ends {needed - target.stat().st_size} bytes "

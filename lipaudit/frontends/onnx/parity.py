@@ -90,7 +90,7 @@ def _compare(
         samples: list[torch.Tensor] = []
         for entry in inputs:
             shape = (batch, *shapes[entry.name][1:]) if batch > 1 else shapes[entry.name]
-            array = (generator.standard_normal(shape) * scale).astype(np.float32)
+            array = np.asarray(generator.standard_normal(shape) * scale).astype(np.float32)
             samples.append(torch.from_numpy(array).to(entry.dtype))
         feeds = {entry.name: _numpy(sample) for entry, sample in zip(inputs, samples, strict=True)}
         try:
