@@ -8,6 +8,7 @@ is unsupported or unbounded; 70 a defect of lipaudit; 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -15,7 +16,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit import __version__
-from lipaudit.errors import LipauditError, ModelNotFoundError, UsageError
+from lipaudit.errors import LipauditError, ModelNotFoundError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport
@@ -70,18 +71,25 @@ class _AuditByDefault(click.Group):
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error becomes one line on stderr."""
     state = _State()
+    _replace_closed_streams()
     _tolerate_any_character()
     try:
         code = cli.main(
             args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
         )
+        _flush()
     except click.Abort:
-        click.echo("lipaudit: interrupted", err=True)
+        _say("lipaudit: interrupted")
         return _INTERRUPTED
     except click.UsageError as error:
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        click.echo(f"lipaudit: error: {_one_line(error.format_message())}{where}", err=True)
+        _say(f"lipaudit: error: {_one_line(error.format_message())}{where}")
         return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None:
+            return _complain(error, state.debug)
+        # the help and the version, which click prints itself
+        return _complain(OutputError(f"cannot write to stdout: {error.strerror}; redirect it elsewhere"), state.debug)
     except Exception as error:
         return _complain(error, state.debug)
     return code if isinstance(code, int) else 0
@@ -157,7 +165,9 @@ def cli() -> None:
     "convolutions may leave a larger ratio.",
 )
 @click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything that is random.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
+)
 @click.option(
     "--format",
     "form",
@@ -209,7 +219,7 @@ def audit(
 ) -> int:
     """Audit one or several models (the verb may be left out)."""
     from lipaudit.report.render import Layout
-    from lipaudit.report.write import check_writable, write_whole
+    from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
     file = None if output == Path("-") else output
@@ -218,6 +228,8 @@ def audit(
         check_writable(file)
     options["input_shape"] = _input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
+    if file:
+        check_no_model(file, [*specs, options["weights"] or ""])
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
@@ -235,7 +247,7 @@ def audit(
     if reports and file:
         write_whole(file, layout.render(reports, several) + "\n")
         if not quiet:
-            click.echo(f"lipaudit: report written to {file}", err=True)
+            _say(f"lipaudit: report written to {file}")
     elif reports and not streamed:
         _emit(layout.render(reports, several))
     return max(codes, key=_SEVERITY.index)
@@ -329,10 +341,10 @@ def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
 
     code = 0
     if gate is not None and (problem := gate_problem(report, gate)):
-        click.echo(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})", err=True)
+        _say(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})")
         code = 1
     if strict and (problem := strict_problem(report)):
-        click.echo(f"lipaudit: strict: {report.model.spec}: {problem}", err=True)
+        _say(f"lipaudit: strict: {report.model.spec}: {problem}")
         code = 4
     return code
 
@@ -374,10 +386,10 @@ def _complain(error: Exception, debug: bool, spec: str = "") -> int:
     message = _one_line(str(error)) or type(error).__name__
     where = f"{spec}: " if spec and spec not in message else ""
     if isinstance(error, LipauditError):
-        click.echo(f"lipaudit: error: {where}{message}", err=True)
+        _say(f"lipaudit: error: {where}{message}")
         return error.exit_code
     hint = "" if debug else "; run again with --debug for the traceback and report it"
-    click.echo(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})", err=True)
+    _say(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})")
     return _BUG
 
 
@@ -386,13 +398,54 @@ def _one_line(text: str) -> str:
 
 
 def _emit(text: str) -> None:
-    """Data to stdout; a reader that has gone away (``| head``) is no error."""
+    """Data to stdout; a reader that has gone away (``| head``) is no error, a full device is one."""
     try:
         click.echo(text)
+    except OSError as error:
+        _give_up_stdout(error)
+    _flush()
+
+
+def _flush() -> None:
+    try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        # what is still buffered must go somewhere when the interpreter ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _give_up_stdout(error)
+
+
+def _give_up_stdout(error: OSError) -> None:
+    # what is still buffered must go somewhere when the interpreter ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        raise OutputError(
+            f"cannot write to stdout: {error.strerror}; redirect it elsewhere or name a file with -o"
+        ) from None
+
+
+def _say(text: str) -> None:
+    """One line to stderr, with what could drive a terminal escaped. Where stderr cannot be written, nobody listens."""
+    from lipaudit.report.display import printable
+
+    with suppress(OSError):
+        click.echo(printable(text), err=True)
+
+
+class _Closed(io.TextIOBase):
+    """Stands in for a stdout that was closed before the start: nothing written there may pass for delivered."""
+
+    def write(self, _text: str) -> int:
+        raise OutputError("cannot write to stdout: it is closed; redirect it or name a file with -o")
+
+
+def _replace_closed_streams() -> None:
+    """Python drops a standard stream that is closed at the start; its number must not go to the next file opened."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    if sys.stdout is None:
+        sys.stdout = _Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # it lives as long as the process
 
 
 def _tolerate_any_character() -> None:

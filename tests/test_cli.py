@@ -167,6 +167,8 @@ def test_columns_and_depth_shape_the_table(stage: Stage, capsys: pytest.CaptureF
         (["net", "--tol", "nan"], "nan is not a finite number"),
         (["net", "--max-log10-bound", "nan"], "nan is not a finite number"),
         (["net", "--max-log10-bound", "many"], "'many' is not a valid float"),
+        (["net", "--seed", "-1"], "-1 is not in the range"),
+        (["net", "--seed", "9" * 23], "is not in the range"),
         (["net", "--depth", "0"], "0 is not in the range x>=1"),
         (["net", "--columns", "layer,foo"], "there is no column 'foo'"),
         (["net", "--columns", "layer", "--format", "json"], "--format json is always whole"),
@@ -454,6 +456,68 @@ def test_control_c_leaves_no_file(tmp_path: Path) -> None:
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_do_not_drive_the_terminal(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.outcomes["net"] = CaptureError("node 'n\x1b[2J\x07'\nis odd")
+    assert main(["net"]) == 3
+    assert capsys.readouterr().err.splitlines()[-1] == r"lipaudit: error: node 'n\x1b[2J\x07' is odd"
+    assert main(["net", "--\x1b[2J"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_report_never_replaces_the_model(stage: Stage, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model, link = tmp_path / "net.pt2", tmp_path / "link.pt2"
+    model.write_text("weights")
+    link.symlink_to(model)
+    assert main([str(model), "-o", str(link)]) == 2
+    assert main(["net", "--weights", str(model), "-o", str(model)]) == 2
+    assert capsys.readouterr().err.count("would replace the model") == 2
+    assert (model.read_text(), stage.calls) == ("weights", [])
+
+
+@pytest.mark.parametrize("form", ["tsv", "table", "markdown", "json"])
+def test_a_file_name_that_is_no_text_is_escaped(stage: Stage, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "report"
+    assert main(["caf\udce9.onnx", "--format", form, "-o", str(path)]) == 0
+    assert "udce9.onnx" in path.read_text(encoding="utf-8")
+
+
+STAGED = (
+    "import sys, types, lipaudit.cli as cli; from tests.report import fakes;"
+    "api, front = types.ModuleType('lipaudit.api'), types.ModuleType('lipaudit.frontends');"
+    "api.audit = lambda spec, **options: print('noise') or fakes.report();"
+    "front.expand = lambda spec: [spec];"
+    "sys.modules |= {'lipaudit.api': api, 'lipaudit.frontends': front}; sys.exit(cli.main(sys.argv[1:]))"
+)
+POSIX = pytest.mark.skipif(os.name == "nt", reason="redirections of a POSIX shell")
+
+
+def shell(redirection: str, *args: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[1]
+    return run("sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-c", STAGED, *args, cwd=root)
+
+
+@POSIX
+@pytest.mark.parametrize("args", [["net"], ["net", "--format", "json"], ["schema"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+def test_a_stdout_that_takes_nothing_is_one_line(redirection: str, args: list[str]) -> None:
+    if "full" in redirection and not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    done = shell(redirection, *args)
+    lines = [line for line in done.stderr.splitlines() if line != "noise"]
+    assert done.returncode == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("lipaudit: error: cannot write to stdout: ")
+
+
+@POSIX
+@pytest.mark.parametrize(("redirection", "option"), [("2>&-", "--strict"), ("2> /dev/full", "--quiet")])
+def test_a_stderr_that_takes_nothing_loses_no_report(redirection: str, option: str) -> None:
+    if "full" in redirection and not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    done = shell(redirection, "net", option, "--max-log10-bound", "1")
+    assert (done.returncode, "at most 2.863e+21" in done.stdout) == (1, True)
 
 
 def test_the_package_offers_its_functions_lazily() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from lipaudit.errors import OutputError
+from lipaudit.errors import OutputError, UsageError
 
 
 def check_writable(path: Path) -> None:
@@ -30,20 +32,31 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write the report to {path}: {error.strerror}; choose another file") from None
 
 
+def check_no_model(path: Path, models: Sequence[str]) -> None:
+    """Raise :class:`~lipaudit.errors.UsageError` where a report at ``path`` would replace one of the files audited."""
+    for model in models:
+        same = False
+        with suppress(OSError, ValueError):  # a model that is no file has nothing to lose
+            same = os.path.samefile(path, os.path.expanduser(model))
+        if same:
+            raise UsageError(f"-o {path} would replace the model {model} itself; name another file")
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` to a temporary file beside ``path``, then rename it over ``path``.
 
     Links are followed, and what is no regular file (a device, a pipe) is written to directly. An interruption leaves no
-    temporary file. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
+    temporary file. What UTF-8 lacks (bytes of a file name that are no text) is written as a backslash
+    escape. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
     """
     target = Path(os.path.realpath(path))
     try:
         if _is_special(target):
-            target.write_text(text, encoding="utf-8")
+            target.write_text(text, encoding="utf-8", errors="backslashreplace")
             return
         temporary = _temporary(target)
         try:
-            with temporary.open("x", encoding="utf-8") as file:
+            with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
