@@ -65,6 +65,9 @@ def load_torchvision(
             "The floating-point network is audited; quantised arithmetic rounds and has no Lipschitz constant."
         )
     default, preprocessing = _defaults(model_name, entry, weights)
+    fixed = getattr(module, "image_size", None)
+    if isinstance(fixed, int):  # a vision transformer takes one size, which need not be that of the default weights
+        default = (*default[:-2], fixed, fixed)
     transform = getattr(module, "transform", None)
     backbone = getattr(module, "backbone", None)
     if transform is not None and isinstance(backbone, nn.Module):

@@ -140,3 +140,13 @@ def test_a_directory_without_a_separator(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelLoadError, match="is a directory"):
         frontends.load("models")
+
+
+def test_a_vision_transformer_is_read_at_the_size_it_is_built_for(monkeypatch):
+    small = torchvision.models.VisionTransformer(
+        image_size=64, patch_size=32, num_layers=1, num_heads=1, hidden_dim=8, mlp_dim=8
+    )
+    monkeypatch.setattr("lipaudit.frontends.torchvision._build_random", lambda _name: small)
+    loaded = frontends.load("vit_h_14", weights="random")  # its default weights are for 518 x 518
+    assert loaded.input_shapes == {"x": (1, 3, 64, 64)}
+    assert loaded.module(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
