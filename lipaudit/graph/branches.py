@@ -52,9 +52,11 @@ def _merge_once(graph: Graph) -> Graph:
             },
             payload=convolution,
             outputs=node.outputs,
+            # what was merged, never empty: the sum of two kernels rounds, and the rule's margin counts its sources
             sources=tuple(
                 dict.fromkeys(s for b in absorbed for s in (*b.sources, *((label(b),) if b is not main else ())))
-            ),
+            )
+            or (label(node),),
         )
         names = {b.name for b in absorbed}
         graph = rebuild(graph, lambda n, merged=merged: merged if n.name == merged.name else None)  # type: ignore[misc]
