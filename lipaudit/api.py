@@ -61,8 +61,8 @@ def audit(
 
     Args:
         model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
-        input_shape: (224,), (3, 224, 224) or with a batch axis of 1; a mapping by input name for several inputs. Default: the
-            model's own.
+        input_shape: (3, 224, 224) for an image, or (224,) where the model has a size of its own; a mapping from input
+            names to full shapes with a batch axis of 1, taken literally. Default: the model's own.
         weights, arch: as ``--weights`` and ``--arch`` on the command line; only for models given by text.
         device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). Norms are float64 on the CPU.
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
@@ -108,7 +108,6 @@ def audit(
         found = propagate(simple, effects)
         rows = layer_records(simple, found, loaded.node_names)
         clock.lap("propagation")
-        notes = list(loaded.notes)
         lower = None
         if lower_bound:
             lower = _lower_bound(loaded.module, inputs, seed)
@@ -129,7 +128,7 @@ def audit(
             tool_version=__version__,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             environment=_environment(),
-            notes=(*notes, *_remarks(graph)),
+            notes=(*loaded.notes, *_remarks(graph)),
             timings=clock.laps,
         )
 

@@ -25,7 +25,7 @@ import torch
 
 from lipaudit.spectral.batched import largest_spectral_norm
 from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
-from lipaudit.spectral.geometry import Convolution, Taps, padding_source, polyphase
+from lipaudit.spectral.geometry import Convolution, Taps, padding_copies, padding_source, polyphase
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import apply, lower_bound
 from lipaudit.spectral.rounding import as_float64, gamma, log_power_of_two, scale_to_unit
@@ -116,12 +116,12 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
     if not bool(ordinary.kernel.any()):
         return ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
     found = _BY_MODE[ordinary.padding_mode](ordinary, tol)
-    log_lower = found.log_lower if found.exact else lower_bound(ordinary, found.start)
-    if found.log_upper - log_lower > math.log1p(tol) and _group_entries(ordinary) <= EXPLICIT_ENTRIES:
-        found = _write_out(ordinary, replace(found, log_lower=log_lower), tol)
-        log_lower = found.log_lower
+    if not found.exact:
+        found = replace(found, log_lower=lower_bound(ordinary, found.start))
+    if found.log_upper - found.log_lower > math.log1p(tol) and _group_entries(ordinary) <= EXPLICIT_ENTRIES:
+        found = _write_out(ordinary, found, tol)
     down, up = log_power_of_two(float(exponent))
-    bracket = Bracket(round_down(min(log_lower, found.log_upper) + down), round_up(found.log_upper + up))
+    bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
     return ConvolutionNorm(bracket, found.note)
 
 
@@ -242,18 +242,6 @@ _BY_MODE: dict[str, Callable[[Convolution, float], _Found]] = {
     "reflect": _copied,
     "replicate": _copied,
 }
-
-
-def padding_copies(size: int, padding: tuple[int, int], mode: str) -> int:
-    """How often the most copied pixel of an axis occurs after padding; the norm of the padding is the square root.
-
-    >>> padding_copies(6, (2, 2), "reflect"), padding_copies(5, (2, 2), "reflect")
-    (2, 3)
-    >>> padding_copies(6, (2, 2), "replicate")
-    3
-    """
-    positions = range(-padding[0], size + padding[1])
-    return max(Counter(padding_source(i, size, mode) for i in positions if mode != "zeros" or 0 <= i < size).values())
 
 
 def _too_large(taps: Taps) -> bool:

@@ -10,6 +10,7 @@ times coarser. A transposed convolution is the adjoint of a convolution and has 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import torch
@@ -124,6 +125,19 @@ def padding_source(position: int, size: int, mode: str) -> int | None:
     if mode == "circular":
         return position % size
     return size - 1 - abs(size - 1 - abs(position))
+
+
+def padding_copies(size: int, padding: tuple[int, int], mode: str) -> int:
+    """How often the most copied pixel of an axis occurs after padding; the norm of the padding is the square root.
+
+    >>> padding_copies(6, (2, 2), "reflect"), padding_copies(5, (2, 2), "reflect")
+    (2, 3)
+    >>> padding_copies(6, (2, 2), "replicate")
+    3
+    """
+    if mode == "zeros":
+        return 1
+    return max(Counter(padding_source(i, size, mode) for i in range(-padding[0], size + padding[1])).values())
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional
 
 from lipaudit.spectral.bracket import log_down
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.geometry import Convolution, padding_copies
 from lipaudit.spectral.rounding import gamma
 from lipaudit.spectral.torus import Supremum
 
@@ -67,18 +67,12 @@ def lower_bound(convolution: Convolution, start: Supremum | None, iterations: in
     # |fl(K x) - K x| <= gamma |K| |x| entrywise, and the operator |K| with entries <= 1 has at most this norm
     c_in, c_out = patch.channels
     terms = math.prod(patch.kernel_size) * c_in // patch.groups
+    axes = zip(patch.input_size, patch.padding, strict=True)
+    copies = math.prod(padding_copies(h, p, patch.padding_mode) for h, p in axes)
     per_input = math.prod(patch.kernel_size) * c_out / patch.groups
-    slack = gamma(2 * terms + 8) * math.sqrt(terms * per_input) * _copies(patch)
+    slack = gamma(2 * terms + 8) * math.sqrt(terms * per_input) * copies
     ratio = float(torch.linalg.vector_norm(y)) * (1 - gamma(2 * y.numel() + 8)) / length * (1 - 2**-50) - slack
     return log_down(ratio) if ratio > 0 else -math.inf
-
-
-def _copies(convolution: Convolution) -> int:
-    """A bound of how often padding repeats one pixel."""
-    if convolution.padding_mode == "zeros":
-        return 1
-    sizes = zip(convolution.input_size, convolution.padding, strict=True)
-    return math.prod(2 + 2 * max(p) + 2 * max(p) // h for h, p in sizes)
 
 
 def _patch(convolution: Convolution) -> Convolution:
