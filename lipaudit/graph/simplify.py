@@ -1,7 +1,7 @@
 """Exact simplifications of a captured graph.
 
-Identities go, written-out activations become one operation, scales are folded, padding is absorbed, linear branches
-are merged.
+Written-out operations are recognised first (:mod:`lipaudit.graph.recognise`). Then constant shifts go, scales are
+folded, padding is absorbed, linear branches are merged.
 
 None of them changes the function on differences: f(x) - f(y) stays what it was (biases drop out). They matter because
 the norm of a product of matrices is smaller than the product of their norms: a batch norm folded into its convolution
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lipaudit.graph.activations import recognise_activations
 from lipaudit.graph.branches import merge_branches
 from lipaudit.graph.linear import (
     CONVOLUTION,
@@ -26,53 +25,24 @@ from lipaudit.graph.linear import (
     scale_rows,
 )
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
+from lipaudit.graph.recognise import recognise
 from lipaudit.graph.rewrite import drop_unread, label, rebuild, uses
 
-_IDENTITIES = {
-    "aten.alias.default",
-    "aten.clone.default",
-    "aten.contiguous.default",
-    "aten.detach.default",
-    "aten.detach_.default",
-    "aten.lift_fresh_copy.default",
-}
 _ADDITIONS = {"aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar"}
 _LINEAR = {CONVOLUTION, DENSE, SCALE}
-_DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
 
 
 def simplify(graph: Graph) -> Graph:
-    """Every simplification, in the order in which they enable each other."""
-    steps = (
-        drop_identities,
-        recognise_activations,
-        drop_shifts,
-        recognise_linear,
-        absorb_padding,
-        fold_scales,
-        merge_branches,
-    )
+    """Recognition, then folding."""
+    return fold(recognise(graph))
+
+
+def fold(graph: Graph) -> Graph:
+    """Every simplification of a recognised graph that is exact on differences, in the order in which they enable each other."""
+    steps = (drop_shifts, recognise_linear, absorb_padding, fold_scales, merge_branches)
     for step in steps:
         graph = step(graph)
     return graph
-
-
-def drop_identities(graph: Graph) -> Graph:
-    """Remove operations that return their input."""
-
-    def change(node: Node) -> Ref | None:
-        refs = node.refs
-        if len(refs) != 1 or len(node.outputs) != 1:
-            return None
-        if node.op in _IDENTITIES or (node.op in _DROPOUTS and node.get("train") is False):
-            return refs[0]
-        if node.op == "getitem" and node["index"] == 0 and refs[0].name in single:
-            return refs[0]
-        return None
-
-    # batch norm returns statistics beside its output; in eval mode only the output is read
-    single = {n.name for n in graph if n.op.startswith("aten._native_batch_norm_legit_no_training")}
-    return rebuild(graph, change)
 
 
 def drop_shifts(graph: Graph) -> Graph:

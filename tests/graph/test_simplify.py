@@ -13,7 +13,8 @@ from lipaudit.graph.branches import merge_branches
 from lipaudit.graph.capture import capture
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph
-from lipaudit.graph.simplify import absorb_padding, drop_identities, fold_scales, recognise_linear, simplify
+from lipaudit.graph.recognise import drop_identities
+from lipaudit.graph.simplify import absorb_padding, fold_scales, recognise_linear, simplify
 from tests.graph.interpreter import count, run
 from tests.graph.networks import EXAMPLES
 
