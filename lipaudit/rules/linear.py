@@ -13,11 +13,10 @@ import torch
 from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
-from lipaudit.rules.products import BILINEAR
+from lipaudit.rules.products import BILINEAR, matrix_norm
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution import convolution_norm
-from lipaudit.spectral.gram import spectral_norm
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 
@@ -47,14 +46,17 @@ def convolution(node: Node, settings: Settings) -> Effect:
     payload = node.payload or as_convolution(node)
     if payload is None:
         return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
-    found = convolution_norm(payload, settings.tolerance)
-    bracket = _folded(found.bracket, node, payload.kernel)
+    if settings.structure:
+        bracket, note = Bracket.exact(1.0), ""
+    else:
+        found = convolution_norm(payload, settings.tolerance)
+        bracket, note = _folded(found.bracket, node, payload.kernel), found.note
     if node.payload is not None:
-        return Effect.stretch(bracket, note=found.note)
+        return Effect.stretch(bracket, note=note)
     factors: dict[str, Bracket | float] = {"input": bracket}
     if isinstance(node.get("bias"), Ref):  # added at every position of every sample
         factors["bias"] = root(math.prod(node.output.shape) // payload.channels[1])
-    return stretch(node, factors, note=found.note)
+    return stretch(node, factors, note=note)
 
 
 @rule(
@@ -71,7 +73,7 @@ def dense(node: Node, settings: Settings) -> Effect:
     """A matrix product with a constant on one side; leading axes are a batch."""
     if node.payload is not None:
         payload: Dense = node.payload
-        return Effect.stretch(_folded(spectral_norm(payload.weight, settings.tolerance), node, payload.weight))
+        return Effect.stretch(_folded(matrix_norm([payload.weight], settings), node, payload.weight))
     operands = {key: node[key] for key in _OPERANDS[node.op]}
     varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
     constants = [v for v in operands.values() if isinstance(v, Constant)]
@@ -82,7 +84,7 @@ def dense(node: Node, settings: Settings) -> Effect:
     (key, source), value = *varying.items(), constants[0].value.detach()
     # a vector is a matrix with one row, a stack of matrices is block diagonal
     matrices = value.reshape(-1, *value.shape[-2:]) if value.dim() > 1 else value[None, None]
-    bracket = Bracket.maximum(spectral_norm(matrix, settings.tolerance) for matrix in matrices)
+    bracket = matrix_norm(matrices, settings)
     scale = node.get("alpha", 1)
     bracket = bracket * rounded(abs(float(scale))) if scale != 1 else bracket  # type: ignore[arg-type]
     # broadcasting a stack of constants applies several of them to the same data

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import torch
+
 from lipaudit.graph.node import Constant, Node
 from lipaudit.rules.operands import count_refs, stretch
 from lipaudit.rules.registry import Effect, Settings, rule
@@ -12,6 +16,13 @@ BILINEAR = "matrix product of two data-dependent tensors: no finite constant hol
 ATTENTION = (
     "dot-product attention: its slope grows with the queries, keys and values; no finite constant holds over all inputs"
 )
+
+
+def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket:
+    """The largest spectral norm among constant matrices."""
+    if settings.structure:
+        return Bracket.exact(1.0)
+    return Bracket.maximum(spectral_norm(matrix.to("cpu"), settings.tolerance) for matrix in matrices)
 
 
 @rule(
@@ -27,8 +38,7 @@ def batched_product(node: Node, settings: Settings) -> Effect:
     varying, fixed = ("self", node["mat2"]) if count_refs(node["self"]) else ("mat2", node["self"])
     if not isinstance(fixed, Constant):
         return Effect.unsupported(f"{node.op} without a constant matrix")
-    matrices = fixed.value.detach().to("cpu")
-    return stretch(node, {varying: Bracket.maximum(spectral_norm(matrix, settings.tolerance) for matrix in matrices)})
+    return stretch(node, {varying: matrix_norm(fixed.value.detach(), settings)})
 
 
 @rule(

@@ -35,9 +35,13 @@ class Combination(StrEnum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a rule may need to know beside its node."""
+    """What a rule may need to know beside its node.
+
+    ``structure`` says that the weights are unknown: the norm of a linear map stands as 1, and only the status counts.
+    """
 
     tolerance: float = 1e-3
+    structure: bool = False
 
 
 @dataclass(frozen=True)
