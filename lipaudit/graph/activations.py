@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import torch
+
 from lipaudit.graph.expressions import PRODUCTS, Expression, constant, express, number, operands
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.graph.rewrite import drop_unread, label, rebuild
@@ -35,14 +37,24 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Activation:
-    """An element-wise function: ``formula`` with numbers to five digits, ``name`` where it has one (else ``""``).
+    """An element-wise function; ``constant`` is the supremum of its |slope| over the real line."""
 
-    ``constant`` is the supremum of |slope| over the real line.
-    """
-
-    name: str
-    formula: str
+    expression: Expression
     constant: Bracket
+
+    @property
+    def formula(self) -> str:
+        """The function with numbers to five digits."""
+        return str(self.expression)
+
+    @property
+    def name(self) -> str:
+        """What the function is called, ``""`` where it has no name."""
+        return _NAMES.get(self.formula, "")
+
+    def evaluate(self, x: torch.Tensor) -> torch.Tensor:
+        """The function at every element of ``x``."""
+        return self.expression.evaluate(x)
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,8 @@ def _match(node: Node, matches: Mapping[str, _Match], chain: _Chain) -> _Match |
     for source in sources:
         phi, between = chain.function(node, source)
         bound = slope_bound(phi) if phi is not None else None
-        if bound is not None:
-            formula = str(phi)
-            return _Match(Activation(_NAMES.get(formula, ""), formula, bound), source, product, between)
+        if phi is not None and bound is not None:
+            return _Match(Activation(phi, bound), source, product, between)
     return None
 
 

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+import torch
+from torch.nn import functional
+
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 
 Powers = tuple[int, int]  # of x and of h
@@ -31,6 +34,21 @@ class Inner:
     argument: tuple[Fraction, ...]
     low: Fraction | float = -math.inf
     high: Fraction | float = math.inf
+
+    def evaluate(self, x: torch.Tensor) -> torch.Tensor:
+        """h(q(x)) at every element of ``x``, in its dtype."""
+        q = torch.zeros_like(x)
+        for c in reversed(self.argument):
+            q = q * x + float(c)
+        match self.function:
+            case "clamp":
+                return torch.clamp(q, float(self.low), float(self.high))
+            case "tanh_softplus":
+                return torch.tanh(functional.softplus(q))
+            case "softplus":
+                return functional.softplus(q)
+            case name:
+                return getattr(torch, name)(q)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         limits = f", {float(self.low):.5g}, {float(self.high):.5g}" if self.function == "clamp" else ""
@@ -58,6 +76,17 @@ class Expression:
     def coefficient(self, of_x: int, of_h: int) -> Fraction:
         """c_ij, 0 where the term is absent."""
         return self.terms.get((of_x, of_h), Fraction(0))
+
+    def evaluate(self, x: torch.Tensor) -> torch.Tensor:
+        """The value at every element of ``x``, in its dtype."""
+        inner = None if self.inner is None else self.inner.evaluate(x)
+        result = torch.zeros_like(x)
+        for (of_x, of_h), c in self.terms.items():
+            term = torch.full_like(x, float(c)) if of_h == 0 or inner is None else float(c) * inner
+            for _ in range(of_x):
+                term = term * x
+            result = result + term
+        return result
 
     def __add__(self, other: Expression) -> Expression | None:
         terms = dict(self.terms)

@@ -1,16 +1,15 @@
-"""Runs a captured or simplified graph on real tensors: what its nodes say, without biases where a node carries a payload."""
+"""Runs a captured or simplified graph on real tensors: what its nodes say, without biases where a layer was folded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch.nn import functional
 
-from lipaudit.graph.arguments import call, overload
+from lipaudit.graph.interpret import Value, evaluate
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
-from lipaudit.graph.node import Constant, Graph, Node, Ref
+from lipaudit.graph.node import Graph, Node
 from lipaudit.spectral.geometry import Convolution
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
@@ -19,41 +18,20 @@ _TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3
 
 def run(graph: Graph, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
     """The graph's outputs; every value must have the shape and dtype that its node announces."""
-    values: dict[str, Any] = {}
+    values: dict[str, Value] = {}
     for node in graph:
-        value = inputs[node.name] if node.op == "input" else _evaluate(node, values)
+        if node.op == "input":
+            value: Value = inputs[node.name]
+        elif isinstance(node.payload, Dense | Scale | Convolution):
+            (source,) = node.refs
+            value = _linear(node, values[source.name])
+        else:
+            value = evaluate(node, values)
         values[node.name] = value
-        tensors = value if isinstance(value, list | tuple) else (value,)
+        tensors = value if isinstance(value, tuple) else (value,)
         announced = [(o.shape, o.dtype) for o in node.outputs]
         assert [(tuple(t.shape), t.dtype) for t in tensors] == announced, (node.name, node.op, announced)
-    return [_first(values[name]) for name in graph.outputs]
-
-
-def _first(value: Any) -> Any:
-    """A multi-output node that is read without ``getitem`` is a batch norm: its first output is meant."""
-    return value[0] if isinstance(value, list | tuple) else value
-
-
-def _evaluate(node: Node, values: Mapping[str, Any]) -> Any:
-    if node.op == "getitem":
-        source, index = node["self"], node["index"]
-        assert isinstance(source, Ref)
-        assert isinstance(index, int)
-        return values[source.name][index]
-    if node.payload is not None:
-        (source,) = node.refs
-        return _linear(node, _first(values[source.name]))
-
-    def filled(argument: Any) -> Any:
-        if isinstance(argument, Ref):
-            value = _first(values[argument.name])
-            assert tuple(value.shape) == argument.info.shape, node.name
-            return value
-        if isinstance(argument, Constant):
-            return argument.value
-        return [filled(part) for part in argument] if isinstance(argument, tuple) else argument
-
-    return call(overload(node.op), {k: filled(v) for k, v in node.arguments.items()})
+    return [values[name] for name in graph.outputs]
 
 
 def _linear(node: Node, x: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ def _activation(phi: Expression | None) -> Activation:
     assert phi is not None
     bound = slope_bound(phi)
     assert bound is not None
-    return Activation("", str(phi), bound)
+    return Activation(phi, bound)
 
 
 def _times(h: Expression | None, c1: float = 0.0, c2: float = 1.0, factor: Expression = X) -> Activation:
