@@ -15,16 +15,19 @@ import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError, GraphError
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
+from lipaudit.graph.placeholders import faked, unknown
 
 # Operations whose result depends on the shape and dtype of their tensor argument only.
 _SHAPE_ONLY = {
@@ -47,17 +50,20 @@ class _Root(nn.Module):
 def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     """The functional ATen graph of ``module`` in eval mode on inputs of the given shapes (batch axis of 1 included).
 
-    Nothing is computed on the data path; the module is left as it was found (mode, hooks, gradients).
+    Nothing is computed on the data path; the module is left as it was found (mode, hooks, gradients). A module on the meta
+    device has constants without values, which are meta tensors in the graph.
 
     Raises:
         CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
             control flow).
     """
     sizes: dict[str, list[tuple[int, ...]]] = {}
-    with _eval_mode(module), _record_sizes(module, sizes), torch.no_grad():
+    with _restored(module), faked(module) as fake, _record_sizes(module, sizes), torch.no_grad():
+        module.eval()
+        arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
         try:
             with _quiet():
-                program = torch.export.export(_Root(module), tuple(inputs.values()), strict=False)
+                program = torch.export.export(_Root(module), arguments, strict=False)
                 program = program.run_decompositions({})
         except Exception as error:
             shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
@@ -95,14 +101,18 @@ def _advice(error: Exception) -> str:
 
 
 @contextmanager
-def _eval_mode(module: nn.Module) -> Iterator[None]:
-    modes = {m: m.training for m in module.modules()}
+def _restored(module: nn.Module) -> Iterator[None]:
+    """Undo what is done to the attributes of all modules: the mode, and what a network caches while it runs."""
+    before = {
+        m: (dict(vars(m)), [(v, copy(v)) for v in vars(m).values() if isinstance(v, dict)]) for m in module.modules()
+    }
     try:
-        module.eval()
         yield
     finally:
-        for m, training in modes.items():
-            m.training = training
+        for m, (attributes, dictionaries) in before.items():
+            for dictionary, content in ((vars(m), attributes), *dictionaries):
+                dictionary.clear()
+                dictionary.update(content)
 
 
 @contextmanager
@@ -153,7 +163,7 @@ class _Reader:
         trained = {s.target for s in self.program.graph_signature.input_specs if s.kind is InputKind.PARAMETER}
         used = {name for n in live for name in _constant_names(n.arguments.values())}
         # tied weights share their storage: they count once, and a use of one name is a use of all
-        storage = {name: p.data_ptr() if p.numel() else id(p) for name, p in parameters.items() if name in trained}
+        storage = {name: _place(p) for name, p in parameters.items() if name in trained}
         unique = {storage[name]: parameters[name].numel() for name in storage}
         read = {pointer for name, pointer in storage.items() if _strip(name) in used}
         return Graph(
@@ -183,7 +193,8 @@ class _Reader:
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 target = str(spec.target)
                 source = program.constants if target in program.constants else program.state_dict
-                self.values[node] = Constant(source[target].detach(), (_strip(target),))
+                value = source[target].detach()
+                self.values[node] = Constant(unknown(value) if _is_fake(value) else value, (_strip(target),))
             else:
                 raise CaptureError(f"the captured graph has an input of kind {spec.kind.name}, which is not supported")
 
@@ -202,7 +213,7 @@ class _Reader:
         op = str(target)
         shape_only = op in _SHAPE_ONLY
         if shape_only or not list(_parts((args, kwargs), Ref)):
-            return self._evaluate(target, args, kwargs)
+            return self._evaluate(node, target, args, kwargs)
         bound = {name: _argument(value) for name, value in bind(target, args, kwargs).items()}
         return self._append(node, op, bound)
 
@@ -232,7 +243,7 @@ class _Reader:
         )
         return Ref(node.name, picked.info)
 
-    def _evaluate(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+    def _evaluate(self, node: torch.fx.Node, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
         names = tuple(dict.fromkeys(n for c in _parts((args, kwargs), Constant) for n in c.names))
@@ -248,7 +259,10 @@ class _Reader:
                 return {k: real(v) for k, v in value.items()}
             return value
 
-        result = target(*real(tuple(args)), **real(dict(kwargs)))
+        if any(c.value.is_meta for c in _parts((args, kwargs), Constant)):
+            result = pytree.tree_map_only(torch.Tensor, unknown, node.meta["val"])
+        else:
+            result = target(*real(tuple(args)), **real(dict(kwargs)))
 
         def wrap(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -277,6 +291,15 @@ class _Reader:
         structure = pytree.tree_unflatten(list(range(count)), self.program.call_spec.out_spec)
         paths = [path for path, _ in pytree.tree_flatten_with_path(structure)[0]]
         return [".".join(str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in p) for p in paths]
+
+
+def _is_fake(value: torch.Tensor) -> bool:
+    return isinstance(value, FakeTensor) or value.is_meta
+
+
+def _place(parameter: torch.Tensor) -> int:
+    """The same number for tensors that share their storage."""
+    return id(parameter) if _is_fake(parameter) or not parameter.numel() else parameter.data_ptr()
 
 
 def _returns(target: object) -> bool:

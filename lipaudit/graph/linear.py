@@ -58,6 +58,8 @@ def _ints(value: Argument, d: int) -> tuple[int, ...]:
 
 
 def _weight(constant: Constant) -> torch.Tensor:
+    if constant.value.is_meta:  # a weight without values
+        return constant.value.to(torch.float64)
     return as_float64(constant.value, ", ".join(constant.names) or "a constant")
 
 
@@ -216,6 +218,8 @@ def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
     """a * b entry by entry, None where an entry overflows or comes near underflow, which no margin covers."""
+    if a.is_meta or b.is_meta:
+        return a.to("meta") * b.to("meta")
     result = a * b
     lost = (result.abs() < _SMALLEST) & (a != 0) & (b != 0)
     return None if bool(lost.any()) or not bool(torch.isfinite(result).all()) else result
