@@ -87,11 +87,18 @@ def selu(node: NodeView) -> nn.Module:
 
 @converter("HardSigmoid")
 def hard_sigmoid(node: NodeView) -> nn.Module:
-    """clip(alpha x + beta, 0, 1). The float32 nearest to 1/6 with beta = 1/2 is how exporters write torch's hardsigmoid."""
+    """clip(alpha x + beta, 0, 1). Alpha is a float32: the one nearest to 1/6 exceeds it, so that torch's would be too flat."""
     alpha, beta = float(np.float32(node.attr("alpha", 0.2))), float(np.float32(node.attr("beta", 0.5)))
-    if np.float32(alpha) == np.float32(1 / 6) and beta == 0.5:
-        return first_operand(node, functional.hardsigmoid)
     return first_operand(node, lambda x: torch.clamp(x * alpha + beta, 0.0, 1.0))
+
+
+@converter("Shrink")
+def shrink(node: NodeView) -> nn.Module:
+    """x + bias below -lambd, x - bias above lambd, 0 between: soft where bias = lambd, hard (it jumps) where bias = 0."""
+    bias, limit = (float(np.float32(node.attr(k, d))) for k, d in (("bias", 0.0), ("lambd", 0.5)))
+    if bias not in (0.0, limit):
+        node.fail(f"it jumps at {limit:g} (its bias is neither 0 nor {limit:g}), so that it has no Lipschitz constant")
+    return first_operand(node, partial(functional.softshrink if bias else functional.hardshrink, lambd=limit))
 
 
 @converter("Gelu")
@@ -103,10 +110,10 @@ def gelu(node: NodeView) -> nn.Module:
 @converter("Swish")
 def swish(node: NodeView) -> nn.Module:
     """x sigmoid(alpha x)."""
-    alpha = float(node.attr("alpha", 1.0))
+    alpha = float(np.float32(node.attr("alpha", 1.0)))
     if alpha == 1.0:
         return first_operand(node, functional.silu)
-    return first_operand(node, lambda x: x * torch.sigmoid(alpha * x))
+    return first_operand(node, lambda x: x * torch.sigmoid(x * alpha))
 
 
 @converter("Clip")

@@ -13,6 +13,7 @@ from lipaudit.frontends.onnx.operators import NodeView, UnsupportedOperatorError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+SHAPE_ONLY = {"Shape", "Size", "EyeLike"}
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
 
@@ -53,8 +54,16 @@ def _reference(node: NodeView, opsets: Mapping[str, int]) -> list[Array]:
 
 
 def shape_constant(node: NodeView) -> Array:
-    """The value of Shape (from ``start`` to ``end``) or Size: a constant, because every shape is static."""
+    """The value of an operator that reads only the shape of its input: a constant, because every shape is static.
+
+    Shape (from ``start`` to ``end``), Size, and EyeLike (ones on the diagonal ``k`` of a zero matrix).
+    """
     shape = node.shape()
     if node.op == "Size":
         return np.asarray(int(np.prod(shape)), dtype=np.int64)
+    if node.op == "EyeLike":
+        kind: Any = np.float32  # instead of the input's, where it is not stated: torch promotes
+        if node.attr("dtype") is not None:
+            kind = onnx.helper.tensor_dtype_to_np_dtype(node.attr("dtype"))
+        return np.eye(shape[0], shape[1], k=int(node.attr("k", 0)), dtype=kind)
     return np.asarray(shape[node.attr("start", 0) : node.attr("end", len(shape))], dtype=np.int64)

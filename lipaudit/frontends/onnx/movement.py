@@ -1,11 +1,9 @@
-"""ONNX operators that move, select, repeat or reduce entries. All shapes are static here."""
+"""ONNX operators that move, cut, join or repeat entries. All shapes are static here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -120,40 +118,6 @@ def slice_(node: NodeView) -> nn.Module:
     return first_operand(node, cut, *(index for _, index in reversals))
 
 
-@converter("Gather")
-def gather(node: NodeView) -> nn.Module:
-    """Entries along one axis by constant indices; consecutive ones are a slice."""
-    if not node.is_constant(1):
-        node.fail("its indices depend on the network's input")
-    if node.is_constant(0):
-        node.fail("it reads a table")
-    axis, shape = node.axis("axis", 0), node.shape()
-    array = node.constant(1).astype(np.int64)
-    array = np.where(array < 0, array + shape[axis], array)
-    if array.size and (array.min() < 0 or array.max() >= shape[axis]):
-        node.fail(f"an index lies outside the axis of size {shape[axis]}")
-    if array.ndim == 0:
-        return first_operand(node, partial(torch.select, dim=axis, index=int(array)))
-    flat = array.reshape(-1)
-    target = (*shape[:axis], *array.shape, *shape[axis + 1 :])
-    if flat.size and np.array_equal(flat, np.arange(flat[0], flat[0] + flat.size)):
-        start, length = int(flat[0]), int(flat.size)
-        return first_operand(node, lambda x: x.narrow(axis, start, length).reshape(target))
-    indices = torch.from_numpy(flat.copy())
-    if array.ndim == 1:
-        return first_operand(node, lambda x, index: x.index_select(axis, index), indices)
-    return first_operand(node, lambda x, index: x.index_select(axis, index).reshape(target), indices)
-
-
-@converter("GatherElements")
-def gather_elements(node: NodeView) -> nn.Module:
-    """One index per output entry."""
-    axis = node.axis("axis", 0)
-    indices = node.tensor(1)
-    indices = torch.where(indices < 0, indices + node.shape()[axis], indices)
-    return first_operand(node, lambda x, index: torch.gather(x, axis, index), indices)
-
-
 @converter("Expand")
 def expand(node: NodeView) -> nn.Module:
     """Broadcast in both directions."""
@@ -236,76 +200,26 @@ def triangle(node: NodeView) -> nn.Module:
     return first_operand(node, partial(torch.triu if node.attr("upper", 1) else torch.tril, diagonal=offset))
 
 
-@converter("TopK")
-def top_k(node: NodeView) -> nn.Module:
-    """The k largest or smallest along an axis, with their indices."""
-    count = int(node.constant(1).item())
-    axis, largest, ordered = node.axis("axis", -1), bool(node.attr("largest", 1)), bool(node.attr("sorted", 1))
-    return first_operand(node, lambda x: tuple(torch.topk(x, count, dim=axis, largest=largest, sorted=ordered)))
+@converter("Col2Im")
+def columns_to_image(node: NodeView) -> nn.Module:
+    """Sums of overlapping blocks (torch's fold); images with two axes."""
+    image, block = tuple(node.ints(1) or ()), tuple(node.ints(2) or ())
+    rank = len(image)
+    pads, strides = (tuple(node.attr(name, [d] * n)) for name, d, n in (("pads", 0, 2 * rank), ("strides", 1, rank)))
+    if rank != 2 or pads[:rank] != pads[rank:]:
+        node.fail("images with other than two axes and uneven pads are not supported")
+    dilations = tuple(node.attr("dilations", [1] * rank))
+    return nn.Fold(image, block, dilations, pads[:rank], strides)
 
 
-@converter("CumSum")
-def cumulative_sum(node: NodeView) -> nn.Module:
-    """Running sum along an axis."""
-    if node.attr("exclusive", 0) or node.attr("reverse", 0):
-        node.fail("exclusive and reverse running sums are not supported")
-    axis = int(node.constant(1).item())
-    return first_operand(node, lambda x: torch.cumsum(x, dim=axis))
-
-
-def _reduction(name: str, axes: tuple[int, ...], keep: bool) -> Callable[[torch.Tensor], Any]:
-    def norm(order: float) -> Callable[[torch.Tensor], torch.Tensor]:
-        return lambda x: torch.linalg.vector_norm(x, ord=order, dim=axes, keepdim=keep)
-
-    def product(x: torch.Tensor) -> torch.Tensor:
-        for axis in sorted(axes, reverse=True):
-            x = torch.prod(x, dim=axis, keepdim=keep)
-        return x
-
-    table: dict[str, Callable[[torch.Tensor], Any]] = {
-        "ReduceMean": lambda x: torch.mean(x, dim=axes, keepdim=keep),
-        "ReduceSum": lambda x: torch.sum(x, dim=axes, keepdim=keep),
-        "ReduceMax": lambda x: torch.amax(x, dim=axes, keepdim=keep),
-        "ReduceMin": lambda x: torch.amin(x, dim=axes, keepdim=keep),
-        "ReduceL1": norm(1),
-        "ReduceL2": norm(2),
-        "ReduceSumSquare": lambda x: torch.sum(x * x, dim=axes, keepdim=keep),
-        "ReduceLogSum": lambda x: torch.log(torch.sum(x, dim=axes, keepdim=keep)),
-        "ReduceLogSumExp": lambda x: torch.logsumexp(x, dim=axes, keepdim=keep),
-        "ReduceProd": product,
-    }
-    return table[name]
-
-
-@converter(
-    "ReduceMean",
-    "ReduceSum",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceSumSquare",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceProd",
-)
-def reduction(node: NodeView) -> nn.Module:
-    """Over the stated axes, or over all of them."""
-    rank = len(node.shape())
-    axes = node.ints(1, "axes")
-    if not axes:
-        if node.attr("noop_with_empty_axes", 0):
-            node.fail("an empty list of axes that means no reduction is not supported")
-        axes = list(range(rank))
-    positions = tuple(sorted(a % rank for a in axes))
-    return first_operand(node, _reduction(node.op, positions, bool(node.attr("keepdims", 1))))
-
-
-@converter("ArgMax", "ArgMin")
-def extremum_position(node: NodeView) -> nn.Module:
-    """Index of the largest or smallest entry along an axis."""
-    if node.attr("select_last_index", 0):
-        node.fail("select_last_index is not supported")
-    function = torch.argmax if node.op == "ArgMax" else torch.argmin
-    axis, keep = node.axis("axis", 0), bool(node.attr("keepdims", 1))
-    return first_operand(node, lambda x: function(x, dim=axis, keepdim=keep))
+@converter("CenterCropPad")
+def center_crop_pad(node: NodeView) -> nn.Module:
+    """Cut or fill with zeros around the middle, the odd entry at the end."""
+    shape, wanted = node.shape(), node.ints(1) or []
+    axes = [a % len(shape) for a in node.attr("axes", list(range(len(shape))))]
+    begin, end = [0] * len(shape), [0] * len(shape)
+    for axis, size in zip(axes, wanted, strict=True):
+        missing = size - shape[axis]
+        begin[axis] = missing // 2 if missing > 0 else -(-missing // 2)
+        end[axis] = missing - begin[axis]
+    return first_operand(node, lambda x: functional.pad(x, torch_pads(begin, end)))

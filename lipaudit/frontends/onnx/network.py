@@ -18,8 +18,8 @@ from torch import nn
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.fallback import fallback_converter
-from lipaudit.frontends.onnx.fold import evaluate, is_random, shape_constant
-from lipaudit.frontends.onnx.operators import NodeView, Value, find_converter
+from lipaudit.frontends.onnx.fold import SHAPE_ONLY, evaluate, is_random, shape_constant
+from lipaudit.frontends.onnx.operators import NodeView, Value, find_converter, operator_name, standard_domain
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,19 @@ class _Builder:
             self.add_node(node)
 
     def add_node(self, proto: onnx.NodeProto) -> None:
-        view = NodeView(proto, self.opsets.get(proto.domain or "", 0), tuple(self._operands(proto)))
+        operator = operator_name(proto)
+        view = NodeView(proto, self.opsets.get(standard_domain(proto.domain), 0), tuple(self._operands(proto)))
         data = [v for v in view.operands if v is not None and v.constant is None]
-        if proto.op_type in ("Shape", "Size") and not proto.domain:
+        if operator in SHAPE_ONLY:
             self.values[proto.output[0]] = Value(proto.output[0], constant=shape_constant(view))
-        elif proto.op_type == "If" and not proto.domain:
+        elif operator == "If":
             self._inline_branch(view)
         elif is_random(proto):
             view.fail("its output is random, so that the network is not a function of its input")
         elif not data and not _outer_names(proto):
             for name, array in zip(proto.output, evaluate(view, self.opsets), strict=False):
                 self.values[name] = Value(name, constant=array)
-        elif proto.op_type in ("Identity", "Dropout") and not proto.domain:
+        elif operator in ("Identity", "Dropout"):
             self._pass_on(view)
         else:
             self._convert(view, data)
@@ -128,11 +129,13 @@ class _Builder:
                 "check --input"
             ) from error
         results = result if isinstance(result, tuple) else (result,)
-        missing = [o for o in outputs[len(results) :] if o in self.needed]
+        computed = {o for o, tensor in zip(outputs, results, strict=False) if tensor is not None}
+        missing = [o for o in outputs if o in self.needed - computed - {""}]
         if missing:
             view.fail(f"its output {missing[0]!r} is used, which the conversion does not compute")
         for output, tensor in zip(outputs, results, strict=False):
-            self.values[output] = Value(output, example=tensor)
+            if output in computed:
+                self.values[output] = Value(output, example=tensor)
         self.network.steps.append(Step(name, tuple(v.name for v in data), outputs))
 
 
@@ -143,9 +146,7 @@ def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) 
     Raises :class:`~lipaudit.frontends.onnx.operators.UnsupportedOperatorError` naming the operator and the node.
     """
     graph = model.graph
-    opsets = {
-        o.domain.removeprefix("ai.onnx") if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import
-    }
+    opsets = {standard_domain(o.domain): o.version for o in model.opset_import}
     builder = _Builder(opsets, _read_names(graph))
     for name, example in examples.items():
         builder.values[name] = Value(name, example=example)

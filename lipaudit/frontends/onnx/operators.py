@@ -7,7 +7,7 @@ evaluated before, so that axes, shapes, pads and weights are plain numbers, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -74,9 +74,8 @@ class NodeView:
     @property
     def label(self) -> str:
         """Operator, version and node name for messages."""
-        domain = f"{self.proto.domain}." if self.proto.domain else ""
         where = f"node {self.proto.name!r}" if self.proto.name else f"the node that computes {self.proto.output[0]!r}"
-        return f"{domain}{self.op} (opset {self.opset}, {where})"
+        return f"{operator_name(self.proto)} (opset {self.opset}, {where})"
 
     def fail(self, reason: str) -> NoReturn:
         """Refuse this use of the operator."""
@@ -139,11 +138,27 @@ Converter: TypeAlias = Callable[[NodeView], nn.Module]
 _CONVERTERS: dict[str, Converter] = {}
 
 
-def converter(*operators: str) -> Callable[[Converter], Converter]:
-    """Register the decorated function for operators of the standard domain; twice raises."""
+def operator_name(proto: onnx.NodeProto) -> str:
+    """The operator with its domain in front, unless that is the standard's (which has two spellings)."""
+    domain = standard_domain(proto.domain)
+    return f"{domain}.{proto.op_type}" if domain else str(proto.op_type)
+
+
+def standard_domain(domain: str) -> str:
+    """The domain, with the two spellings of the standard's own made one.
+
+    >>> standard_domain("ai.onnx"), standard_domain("com.microsoft")
+    ('', 'com.microsoft')
+    """
+    return "" if domain == "ai.onnx" else domain
+
+
+def converter(*operators: str, domain: str = "") -> Callable[[Converter], Converter]:
+    """Register the decorated function for operators of a domain (default: the standard's); twice raises."""
 
     def register(function: Converter) -> Converter:
-        for name in operators:
+        for operator in operators:
+            name = f"{domain}.{operator}" if domain else operator
             if name in _CONVERTERS:
                 raise RegistryError(f"the ONNX operator {name} has two converters")
             _CONVERTERS[name] = function
@@ -154,7 +169,7 @@ def converter(*operators: str) -> Callable[[Converter], Converter]:
 
 def find_converter(proto: onnx.NodeProto) -> Converter | None:
     """The converter for a node's operator, or None."""
-    return _CONVERTERS.get(proto.op_type) if proto.domain in ("", "ai.onnx") else None
+    return _CONVERTERS.get(operator_name(proto))
 
 
 class Apply(nn.Module):
@@ -169,7 +184,8 @@ class Apply(nn.Module):
         for index, operand in enumerate(operands):
             if isinstance(operand, torch.Tensor):
                 name = f"operand_{index}"
-                if operand.is_floating_point() and operand.numel() > 1:
+                # a mask may hold infinities, a weight may not
+                if operand.is_floating_point() and operand.numel() > 1 and bool(torch.isfinite(operand).all()):
                     self.register_parameter(name, nn.Parameter(operand, requires_grad=False))
                 else:
                     self.register_buffer(name, operand)
@@ -189,6 +205,11 @@ class Apply(nn.Module):
         return self._function(*arguments)
 
 
+def frozen(tensor: torch.Tensor) -> nn.Parameter:
+    """A parameter that is not trained."""
+    return nn.Parameter(tensor, requires_grad=False)
+
+
 def elementwise(node: NodeView, function: Callable[..., Any]) -> Apply:
     """Apply a broadcasting function to all operands; one-element constants become plain numbers."""
     ranks = [len(v.shape) for v in node.operands if v is not None and v.constant is None]
@@ -203,9 +224,13 @@ def elementwise(node: NodeView, function: Callable[..., Any]) -> Apply:
     return Apply(function, slots)
 
 
-def all_operands(node: NodeView, function: Callable[..., Any]) -> Apply:
-    """Apply a function to all operands, constants as tensors."""
-    return Apply(function, [None if v is None or v.constant is None else v.tensor for v in node.operands])
+def all_operands(
+    node: NodeView, function: Callable[..., Any], replaced: Mapping[int, torch.Tensor] | None = None
+) -> Apply:
+    """Apply a function to all operands, constants as tensors; ``replaced`` holds others in the place of some."""
+    slots = {i: v.tensor for i, v in enumerate(node.operands) if v is not None and v.constant is not None}
+    slots.update(replaced or {})
+    return Apply(function, [slots.get(i) for i in range(len(node.operands))])
 
 
 def first_operand(node: NodeView, function: Callable[..., Any], *tensors: torch.Tensor) -> Apply:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from lipaudit.frontends.onnx.geometry import Sizes, spatial_pads, torch_pads
-from lipaudit.frontends.onnx.operators import Apply, NodeView, converter
+from lipaudit.frontends.onnx.operators import Apply, NodeView, converter, first_operand
 
 _MAX = {1: nn.MaxPool1d, 2: nn.MaxPool2d, 3: nn.MaxPool3d}
 _AVERAGE: dict[int, Callable[..., nn.Module]] = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
@@ -32,6 +32,32 @@ def global_pool(node: NodeView) -> nn.Module:
     if (node.op, rank) not in _GLOBAL:
         node.fail(f"{rank} spatial axes, 1 to 3 are supported")
     return _GLOBAL[node.op, rank](1)
+
+
+@converter("GlobalLpPool")
+def global_norm_pool(node: NodeView) -> nn.Module:
+    """p-norm over all spatial axes."""
+    axes, order = tuple(range(2, len(node.shape()))), int(node.attr("p", 2))
+    return first_operand(node, lambda x: torch.linalg.vector_norm(x, ord=order, dim=axes, keepdim=True))
+
+
+@converter("LpPool")
+def norm_pool(node: NodeView) -> nn.Module:
+    """p-norm over windows."""
+    rank, kernel, strides, dilations = _window(node)
+    if node.attr("ceil_mode", 0) or any(d != 1 for d in dilations):
+        node.fail("pooling by p-norms with dilation or ceil_mode is not supported")
+    begin, end = spatial_pads(node, kernel, strides, dilations)
+    order, windows = int(node.attr("p", 2)), tuple(range(2 + rank, 2 + 2 * rank))
+
+    def pool(x: torch.Tensor) -> torch.Tensor:
+        x = functional.pad(x, torch_pads(begin, end)) if any((*begin, *end)) else x
+        for axis, (size, step) in enumerate(zip(kernel, strides, strict=True)):
+            x = x.unfold(2 + axis, size, step)
+        norms: torch.Tensor = torch.linalg.vector_norm(x, ord=order, dim=windows)
+        return norms
+
+    return first_operand(node, pool)
 
 
 def _window(node: NodeView) -> tuple[int, Sizes, Sizes, Sizes]:

@@ -36,8 +36,8 @@ def resize(node: NodeView) -> nn.Module:
     if not changed:
         return first_operand(node, lambda x: x.clone())
     mode = node.attr("mode", "nearest")
-    if node.attr("antialias", 0) or node.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
-        node.fail("antialiasing and aspect-ratio policies are not supported")
+    if node.attr("antialias", 0):
+        node.fail("antialiasing is not supported")
     old = node.op == "Upsample" or node.opset < 11
     rule = node.attr("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     rounding = node.attr("nearest_mode", "floor" if old else "round_prefer_floor")
@@ -66,13 +66,26 @@ def _sizes_and_scales(node: NodeView, shape: tuple[int, ...]) -> tuple[list[int]
         given = [float(s) for s in node.constant(2)]
     else:
         node.fail("it has neither scales nor sizes")
+    if wanted is not None:
+        wanted, given = _keep_aspect_ratio(node, [shape[a] for a in axes], wanted)
     sizes, scales = list(shape), [1.0] * rank
     for i, axis in enumerate(axes):
         if wanted is not None:
-            sizes[axis], scales[axis] = wanted[i], wanted[i] / shape[axis]
+            sizes[axis], scales[axis] = wanted[i], wanted[i] / shape[axis] if given is None else given[i]
         elif given is not None:
             sizes[axis], scales[axis] = int(np.floor(np.float32(shape[axis]) * np.float32(given[i]))), given[i]
     return sizes, scales
+
+
+def _keep_aspect_ratio(node: NodeView, old: list[int], wanted: list[int]) -> tuple[list[int], list[float] | None]:
+    """The sizes, and the common scale where a policy keeps the aspect ratio: the smallest or the largest of the scales."""
+    policy = node.attr("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return wanted, None
+    if policy not in ("not_larger", "not_smaller"):
+        node.fail(f"the aspect-ratio policy {policy!r} is not supported")
+    scale = (min if policy == "not_larger" else max)(w / n for w, n in zip(wanted, old, strict=True))
+    return [int(np.floor(scale * n + 0.5)) for n in old], [scale] * len(old)
 
 
 def _coordinates(node: NodeView, rule: str, n: int, m: int, scale: float) -> Array:

@@ -1,0 +1,83 @@
+"""Before the conversion: old operator sets converted up, functions of the file and of the standard written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+from onnx import inliner, version_converter
+
+from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, find_converter, operator_name
+
+_OLDEST_OPSET, _CONVERSION_OPSET = 9, 13
+
+
+def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Convert old opsets up, inline local functions and those standard operators that are known only by their definition."""
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    opset = standard_opset(model)
+    if 0 < opset < _OLDEST_OPSET:
+        model, opset = _convert_up(model, opset), _CONVERSION_OPSET
+    defined = [n for n in model.graph.node if find_converter(n) is None and _has_definition(n, opset)]
+    return _inline(model, defined, opset) if defined else model
+
+
+def standard_opset(model: onnx.ModelProto) -> int:
+    """The version of the standard's operator set that the file imports, 0 where it imports none."""
+    return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which every initialiser is a graph input too: both converters of onnx learn types from there."""
+    copy: onnx.ModelProto = onnx.ModelProto.FromString(model.SerializeToString())
+    known = {entry.name for entry in copy.graph.input}
+    for tensor in copy.graph.initializer:
+        if tensor.name not in known:
+            copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return copy
+
+
+def _convert_up(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    try:
+        converted: onnx.ModelProto = version_converter.convert_version(_copy(model), _CONVERSION_OPSET)
+    except (RuntimeError, version_converter.ConvertError) as error:
+        raise ModelLoadError(f"opset {opset} cannot be converted to opset {_CONVERSION_OPSET}: {error}") from error
+    return converted
+
+
+def _inline(model: onnx.ModelProto, defined: list[onnx.NodeProto], opset: int) -> onnx.ModelProto:
+    identities = sorted({(n.domain, n.op_type) for n in defined})
+    model = _copy(model)
+    for node in model.graph.node:
+        if (node.domain, node.op_type) in identities:
+            _write_defaults(node, opset)
+    try:
+        inlined: onnx.ModelProto = inliner.inline_selected_functions(model, identities, inline_schema_functions=True)
+    except (RuntimeError, IndexError, ValueError) as error:
+        names = ", ".join(f"{operator_name(n)} (opset {opset}, node {n.name or n.output[0]!r})" for n in defined)
+        raise UnsupportedOperatorError(
+            f"the ONNX operators {names} cannot be converted: their definitions cannot be written out"
+        ) from error
+    return inlined
+
+
+def _write_defaults(node: onnx.NodeProto, opset: int) -> None:
+    """Write the attributes that are left to their defaults: inlining forgets those."""
+    present = {attribute.name for attribute in node.attribute}
+    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    for name, attribute in schema.attributes.items():
+        if name not in present and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
+
+
+def _has_definition(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether the standard defines the operator by others. Range is left whole: it is always constant, its body a loop."""
+    if node.domain not in ("", "ai.onnx") or node.op_type == "Range" or not onnx.defs.has(node.op_type):
+        return False
+    try:
+        schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
+    except onnx.defs.SchemaError:  # newer than the file's operator set
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
