@@ -29,11 +29,14 @@ from lipaudit.frontends import LoadedModel, load
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture import capture
 from lipaudit.graph.node import Graph
+from lipaudit.graph.placeholders import fill, has_values
 from lipaudit.graph.simplify import simplify
 from lipaudit.network.lower import jacobian_lower_bound
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.report.assemble import layer_records, network_record
 from lipaudit.report.record import AuditReport, ModelRecord, SettingsRecord
+from lipaudit.report.structure import NOTE as STRUCTURE
+from lipaudit.report.structure import layers_without_figures, network_without_figures
 from lipaudit.rules.registry import Settings
 from lipaudit.spectral.gram import check_tolerance
 
@@ -52,6 +55,7 @@ def audit(
     tol: float = 1e-3,
     lower_bound: bool = False,
     seed: int = 0,
+    structure: bool = False,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
@@ -68,6 +72,8 @@ def audit(
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
         lower_bound: also search for a large Jacobian norm, an empirical lower bound of the whole network.
         seed: seeds that search.
+        structure: only find out which operations and whether the network have a finite constant, in seconds: models given by
+            name are built without weights, no norm is computed, the report has statuses and no figures.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -88,22 +94,25 @@ def audit(
         raise UsageError(str(error)) from None
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
+    if structure and (lower_bound or weights is not None or arch is not None):
+        raise UsageError("structure reads no weights: leave out weights, arch and the lower bound")
     clock = _Clock()
     shapes = _shapes(input_shape)
     if isinstance(model, str):
-        loaded = load(model, input_shapes=shapes, weights=weights, arch=arch)
+        loaded = load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure)
     elif weights is not None or arch is not None:
         raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
     else:
         loaded = wrap_module(model, shapes)
     clock.lap("load")
     with _named(loaded), _on_device(loaded.module, device) as place:
-        _check_finite(loaded.module)
+        if not structure:
+            _check_finite(loaded.module)
         inputs = _inputs(loaded, place)
         graph = capture(loaded.module, inputs)
-        simple = simplify(graph)
+        simple = simplify(fill(graph) if structure else graph)
         clock.lap("capture")
-        effects = evaluate_rules(simple, Settings(tol), progress)
+        effects = evaluate_rules(simple, Settings(tol, structure), progress)
         clock.lap("norms")
         found = propagate(simple, effects)
         rows = layer_records(simple, found, loaded.node_names)
@@ -121,14 +130,14 @@ def audit(
                 "captured graph is wrong, and no figure of this audit can be trusted; please report the model"
             )
         return AuditReport(
-            model=_model_record(loaded, graph),
-            settings=SettingsRecord(tolerance=tol, device=place.type, seed=seed),
-            network=network,
-            layers=rows,
+            model=_model_record(loaded, graph, structure),
+            settings=SettingsRecord(tolerance=tol, device=place.type, seed=seed, structure=structure),
+            network=network_without_figures(network) if structure else network,
+            layers=layers_without_figures(rows) if structure else rows,
             tool_version=__version__,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             environment=_environment(),
-            notes=(*loaded.notes, *_remarks(graph)),
+            notes=(*([STRUCTURE] if structure else []), *loaded.notes, *_remarks(graph)),
             timings=clock.laps,
         )
 
@@ -168,7 +177,7 @@ def _named(loaded: LoadedModel) -> Iterator[None]:
 def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
     """The module on the requested device, and back where it was."""
     tensors = [*module.parameters(), *module.buffers()]
-    original = tensors[0].device if tensors else torch.device("cpu")
+    original = tensors[0].device if has_values(module) and tensors else torch.device("cpu")
     target = original if device == "auto" else torch.device(device)
     if target == original or not tensors:
         yield original
@@ -209,6 +218,8 @@ def _check_finite(module: nn.Module) -> None:
         raise ModelLoadError(
             f"{lazy[0]} has no shape yet (a lazy module): run the network once on an input before the audit"
         )
+    if not has_values(module):
+        raise ModelLoadError("the network is on the meta device: load its weights, or audit its structure alone")
     bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
     # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
     for name, b in module.named_buffers():
@@ -231,7 +242,7 @@ def state_dict_sha256(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _model_record(loaded: LoadedModel, graph: Graph) -> ModelRecord:
+def _model_record(loaded: LoadedModel, graph: Graph, structure: bool) -> ModelRecord:
     preprocessing = loaded.preprocessing
     return ModelRecord(
         spec=loaded.spec,
@@ -239,7 +250,7 @@ def _model_record(loaded: LoadedModel, graph: Graph) -> ModelRecord:
         weights=loaded.weights,
         input_shape=next(iter(loaded.input_shapes.values())),
         num_parameters=graph.num_parameters,
-        state_dict_sha256=state_dict_sha256(loaded.module),
+        state_dict_sha256=None if structure else state_dict_sha256(loaded.module),
         file_sha256=loaded.file_sha256,
         input_shapes=dict(loaded.input_shapes),
         unused_parameters=graph.unused_parameters,

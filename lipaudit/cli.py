@@ -164,6 +164,11 @@ def cli() -> None:
     help="Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded "
     "convolutions may leave a larger ratio.",
 )
+@click.option(
+    "--structure",
+    is_flag=True,
+    help="Only say which operations and whether the network have a finite bound, in seconds and without weights.",
+)
 @click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
@@ -222,6 +227,8 @@ def audit(
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
+    if gate is not None and options["structure"]:
+        raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:

@@ -26,19 +26,21 @@ def load(
     input_shapes: Mapping[str, Shape] | None = None,
     weights: str | None = None,
     arch: str | None = None,
+    structure: bool = False,
 ) -> LoadedModel:
     """Load the model that ``spec`` names.
 
     ``input_shapes`` maps input names (``""`` for the only one) to (H,), (C, H, W) or a full shape with a batch of 1.
     ``weights`` is None for the model's own pretrained weights, ``random`` for a seeded random initialisation, or the path
-    of a state dict. ``arch`` names the architecture of a state dict file, in the same grammar as ``spec``.
+    of a state dict; with ``structure`` a model of a registry is built on the meta device, without any. ``arch`` names the
+    architecture of a state dict file, in the same grammar as ``spec``.
 
     Raises the errors of :mod:`lipaudit.errors`: :class:`~lipaudit.errors.UsageError` for requests that contradict
     themselves, :class:`~lipaudit.errors.ModelNotFoundError`, :class:`~lipaudit.errors.ModelLoadError` and
     :class:`~lipaudit.errors.WeightsUnavailableError` otherwise.
     """
     try:
-        return _load(spec, input_shapes, weights, arch)
+        return _load(spec, input_shapes, weights, arch, structure)
     except LipauditError:
         raise
     except Exception as error:
@@ -49,7 +51,9 @@ def load(
         ) from error
 
 
-def _load(spec: str, input_shapes: Mapping[str, Shape] | None, weights: str | None, arch: str | None) -> LoadedModel:
+def _load(
+    spec: str, input_shapes: Mapping[str, Shape] | None, weights: str | None, arch: str | None, structure: bool
+) -> LoadedModel:
     parsed = parse_spec(spec)
     if parsed.is_pattern:
         raise UsageError(f"{spec!r} is a pattern for several models: expand it, or name one of them")
@@ -57,15 +61,19 @@ def _load(spec: str, input_shapes: Mapping[str, Shape] | None, weights: str | No
         return _load_file(parsed, input_shapes, weights, arch)
     if arch is not None:
         raise UsageError(f"--arch is for state dict files; {spec!r} already names an architecture")
-    return _load_architecture(parsed, input_shapes, weights)
+    return _load_architecture(parsed, input_shapes, weights, structure)
 
 
-def _load_architecture(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None) -> LoadedModel:
+def _load_architecture(
+    spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None, structure: bool = False
+) -> LoadedModel:
     if spec.kind is Kind.FACTORY:
         return _load_factory(spec, input_shapes, weights)
     if registry.find(spec) is Kind.TORCHVISION:
-        return load_torchvision(spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights)
-    return load_timm(spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights)
+        return load_torchvision(
+            spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights, structure=structure
+        )
+    return load_timm(spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights, structure=structure)
 
 
 def _load_factory(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None) -> LoadedModel:

@@ -32,16 +32,22 @@ def load_timm(
     spec: str,
     input_shapes: Mapping[str, Shape] | None = None,
     weights: str | None = None,
+    structure: bool = False,
 ) -> LoadedModel:
     """Build a known architecture, with the weights of its tag (or of its default tag).
 
-    ``weights`` is None (pretrained), ``random`` (seed 0) or a state dict file. Raises :class:`UsageError` for an unknown
+    ``weights`` is None (pretrained), ``random`` (seed 0) or a state dict file; with ``structure`` the architecture is built
+    on the meta device. Raises :class:`UsageError` for an unknown
     tag and :class:`WeightsUnavailableError` where the architecture has no weights or they cannot be fetched.
     """
     _check_tag(name)
     notes: tuple[str, ...] = ()
     dtype = torch.float32
-    if weights is None:
+    if structure:
+        with torch.device("meta"):
+            module = _build(name, spec, pretrained=False)
+        origin = "not read"
+    elif weights is None:
         _check_reachable(name, spec)
         module = _build(name, spec, pretrained=True)
         origin = str(_configuration(module).get("tag") or "pretrained")

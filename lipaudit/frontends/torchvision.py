@@ -34,10 +34,12 @@ def load_torchvision(
     spec: str,
     input_shapes: Mapping[str, Shape] | None = None,
     weights: str | None = None,
+    structure: bool = False,
 ) -> LoadedModel:
     """Build ``NAME`` or ``NAME@TAG``.
 
-    ``weights`` is None (the tag's, or the registry's default), ``random`` (seed 0) or a state dict file. A detection
+    ``weights`` is None (the tag's, or the registry's default), ``random`` (seed 0) or a state dict file; with ``structure``
+    the architecture is built on the meta device. A detection
     model is reduced to its backbone, because what follows selects boxes by value; the notes say so.
     Raises :class:`UsageError` for an unknown tag and :class:`WeightsUnavailableError` where a download fails.
     """
@@ -47,7 +49,9 @@ def load_torchvision(
         raise UsageError(f"{spec} names the weights {tag} and --weights {weights} names others: give one of them")
     notes: list[str] = []
     dtype = torch.float32
-    if weights is None:
+    if structure:
+        module, origin = _build_structure(model_name), "not read"
+    elif weights is None:
         module, origin = _build_pretrained(model_name, entry, spec), entry.name
     elif weights == "random":
         module, origin = _build_random(model_name), "random"
@@ -140,6 +144,14 @@ def _build_random(model_name: str) -> nn.Module:
         torch.manual_seed(0)
         module: nn.Module = get_model(model_name, weights=None, **_builder_options(model_name))
     return module
+
+
+def _build_structure(model_name: str) -> nn.Module:
+    """The architecture without values; RegNets compute their widths with tensors, which need values."""
+    if model_name.startswith("regnet_"):
+        return _build_random(model_name)
+    with torch.device("meta"):
+        return _build_random(model_name)
 
 
 def _build_pretrained(model_name: str, entry: Any, spec: str) -> nn.Module:

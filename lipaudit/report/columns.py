@@ -85,13 +85,13 @@ class Column:
 
 
 def _upper(layer: LayerRecord) -> str:
-    if layer.status != "finite":
+    if layer.status != "finite" or layer.rigor is None:  # without a rigor there is no figure, the status is the answer
         return layer.status
     return upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
 
 
 def _log10(layer: LayerRecord) -> str:
-    if layer.status != "finite":
+    if layer.status != "finite" or layer.rigor is None:
         return layer.status
     return "-inf" if layer.log10_upper_bound is None else log10_text(layer.log10_upper_bound)
 

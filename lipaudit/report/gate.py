@@ -13,6 +13,8 @@ def gate_problem(report: AuditReport, max_log10: float) -> str:
     network = report.network
     if network.status != "finite":
         return f"the network's bound is {network.status}, and a gate needs a number"
+    if report.settings.structure:
+        return "the structure was audited without weights, and a gate needs a number"
     if network.rigor == "estimate":
         return "the network's figure is an estimate, and a gate needs a bound"
     if network.log10_upper_bound is None:

@@ -100,6 +100,8 @@ def _check_identity(document: Any) -> None:
 
 def _contradiction(document: dict[str, Any]) -> str:
     """What is wrong between the statuses and the figures of the document; empty where nothing is."""
+    settings = document.get("settings")
+    structure = isinstance(settings, dict) and settings.get("structure") is True
     network, layers = document.get("network"), document.get("layers")
     places: list[tuple[str, Any]] = [("network", network)]
     if isinstance(network, dict) and isinstance(network.get("outputs"), list):
@@ -112,11 +114,14 @@ def _contradiction(document: dict[str, Any]) -> str:
         status = entry.get("status")
         if status not in ("finite", "unbounded", "unsupported"):
             return f"{place}.status is {status!r}"
-        if status == "finite" and entry.get("upper_bound") is None and entry.get("log10_upper_bound") is None:
+        bounds = (entry.get("upper_bound"), entry.get("log10_upper_bound"))
+        if status == "finite" and not structure and bounds == (None, None):
             return f"{place} is finite but has no upper bound"
         # a network without a finite upper bound may still have a lower bound: the largest Jacobian norm found
         figures = _FIGURES if place == "network" else (*_FIGURES, "lower_bound")
         stated = [key for key in figures if entry.get(key) is not None]
+        if structure and stated:
+            return f"{place} has a {stated[0]} in a report without figures"
         if status != "finite" and stated:
             return f"{place} is {status} but has a {stated[0]}"
     return ""
@@ -171,8 +176,8 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         return _record(hint, value, where)  # type: ignore[arg-type]
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return _float(value, where)
-    if not isinstance(value, hint) or isinstance(value, bool):
-        _mismatch(where, {str: "a string", int: "an integer", float: "a number"}[hint], value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        _mismatch(where, {str: "a string", int: "an integer", float: "a number", bool: "true or false"}[hint], value)
     return value
 
 

@@ -75,14 +75,14 @@ class NetworkRecord:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """Which model this is."""
+    """Which model this is. ``state_dict_sha256`` is None where no weights were read."""
 
     spec: str
     source: str
     weights: str
     input_shape: tuple[int, ...]
     num_parameters: int
-    state_dict_sha256: str
+    state_dict_sha256: str | None
     file_sha256: str | None = None
     input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     unused_parameters: tuple[str, ...] = ()
@@ -91,7 +91,10 @@ class ModelRecord:
 
 @dataclass(frozen=True)
 class SettingsRecord:
-    """Everything that the figures depend on beside the model."""
+    """Everything that the figures depend on beside the model.
+
+    ``structure`` marks a report without figures: weights were not read, and ``status`` is the answer.
+    """
 
     norm: str = "l2"
     method: str = "gram"
@@ -100,6 +103,7 @@ class SettingsRecord:
     dtype: str = "float64"
     device: str = "cpu"
     seed: int = 0
+    structure: bool = False
 
 
 @dataclass(frozen=True)

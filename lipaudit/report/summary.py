@@ -78,6 +78,8 @@ def headline(report: AuditReport) -> str:
         if network.status == "unbounded":
             return f"UNBOUNDED: no finite bound can be given for the network over {_domain(network)}{because}."
         return f"NOT AVAILABLE: nothing is claimed for the network as a whole{because}."
+    if report.settings.structure:
+        return f"FINITE: every operation has a finite constant over {_domain(network)}, so the network has a bound."
     if network.upper_bound == 0:
         return "The output does not depend on the input: the bound is 0."
     figure = _figure(network.upper_bound, network.log10_upper_bound)
@@ -89,7 +91,7 @@ def headline(report: AuditReport) -> str:
 def _result(report: AuditReport) -> Iterable[str]:
     network = report.network
     yield headline(report)
-    if network.status == "finite" and network.rigor != "estimate":
+    if network.status == "finite" and network.rigor != "estimate" and not report.settings.structure:
         reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
         if reciprocal:
             yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
@@ -148,7 +150,7 @@ def _costs(report: AuditReport) -> Iterable[str]:
             "A share is the row's part of everything that stretches, counted in logarithms because factors multiply: "
             "positive shares add up to 100%, a row that shrinks has a negative one."
         )
-    if report.layers and not stretching:
+    if report.layers and not stretching and not report.settings.structure:
         branches = "; what is above 1 comes from adding or joining branches" if _above(report.network, 0.0) else ""
         yield f"No row stretches: none of the finite factors is above 1{branches}."
 

@@ -1,0 +1,30 @@
+"""The report of a network's structure: every status, and no figure, because no weight was read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from lipaudit.report.record import LayerRecord, NetworkRecord
+
+T = TypeVar("T", LayerRecord, NetworkRecord)
+
+NOTE = (
+    "The structure was audited: no weights were read and no norms computed. The statuses are those of the architecture, for "
+    "weights that are finite and divisors that are not zero; there are no figures."
+)
+
+
+def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord, ...]:
+    """The rows with their statuses alone."""
+    return tuple(replace(_bare(row), log10_lower_bound=None, tightness=None, share=None) for row in layers)
+
+
+def network_without_figures(network: NetworkRecord) -> NetworkRecord:
+    """The network with its statuses alone."""
+    outputs = tuple(replace(output, upper_bound=None, log10_upper_bound=None) for output in network.outputs)
+    return replace(_bare(network), pixel_upper_bound=None, pixel_log10_upper_bound=None, outputs=outputs)
+
+
+def _bare(record: T) -> T:
+    return replace(record, rigor=None, lower_bound=None, upper_bound=None, log10_upper_bound=None)
