@@ -5,6 +5,9 @@ where the inputs land in disjoint entries (concatenation) or one entry picks one
 multiplies the constant by 1 + Lip F. Several network inputs are one vector: each projection has the constant 1.
 Several outputs: one constant each, and the root of the sum of their squares for all together.
 
+Operations whose constant depends on how large their operands are (products of data-dependent tensors) get it from the
+magnitudes on the domain in force, which are propagated alongside (:mod:`lipaudit.network.extents`).
+
 A value that depends on an operation without a rule is unsupported, on one without a finite constant unbounded; the first weighs
 more, because then nothing is known.
 """
@@ -13,9 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node
+from lipaudit.network.extents import Extents
 from lipaudit.rules.registry import Combination, Effect, Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 
@@ -59,15 +64,35 @@ def evaluate_rules(
     return effects
 
 
-def propagate(graph: Graph, effects: Mapping[str, Effect]) -> Propagation:
-    """Constants of every node with respect to the network's input."""
+def propagate(graph: Graph, effects: Mapping[str, Effect], extents: Extents | None = None) -> Propagation:
+    """Constants of every node with respect to the network's input, on the domain of ``extents`` (default: all inputs)."""
     values: dict[str, Value] = {}
+    effects = dict(effects)
     for node in graph:
-        values[node.name] = _input(node) if node.op == "input" else _combine(effects[node.name], node, values)
+        if node.op == "input":
+            values[node.name] = _input(node)
+        else:
+            effects[node.name] = _resolved(effects[node.name], node, extents)
+            values[node.name] = _combine(effects[node.name], node, values)
+        if extents is not None:
+            extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
     network = _join([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
     elasticities = _elasticities(graph, effects, values) if network.status is Status.FINITE else {}
-    return Propagation(dict(effects), values, outputs, network, elasticities)
+    return Propagation(effects, values, outputs, network, elasticities)
+
+
+def _resolved(effect: Effect, node: Node, extents: Extents | None) -> Effect:
+    """The effect given the magnitudes of the operands, as it is where they are not bounded."""
+    if effect.given is None or extents is None:
+        return effect
+    operands = extents.operands(node)
+    found = effect.given(operands)
+    if found.status is Status.FINITE and len(found.factors) != len(node.refs):
+        raise RegistryError(
+            f"the rule of {node.op} gave {len(found.factors)} factors for {len(node.refs)} inputs of {node.name}"
+        )
+    return found if found.status is Status.FINITE else replace(effect, given=None)
 
 
 def _input(node: Node) -> Value:

@@ -33,67 +33,75 @@ SLOPE = "sup of |f'| over the real line"
     formula="1",
     source=SLOPE,
     exact=True,
+    entrywise=True,
 )
 def unit_slope(node: Node, _settings: Settings) -> Effect:
     """|f'| <= 1, attained or approached."""
     return stretch(node, {"self": 1.0})
 
 
-@rule("aten.nan_to_num.default", formula="1", source="the identity on finite numbers", exact=True, trivial=True)
+@rule(
+    "aten.nan_to_num.default",
+    formula="1",
+    source="the identity on finite numbers",
+    exact=True,
+    trivial=True,
+    entrywise=True,
+)
 def nan_to_num(node: Node, _settings: Settings) -> Effect:
     """The identity on finite numbers."""
     return stretch(node, {"self": 1.0})
 
 
-@rule("aten.sigmoid.default", formula="1/4", source=SLOPE, exact=True)
+@rule("aten.sigmoid.default", formula="1/4", source=SLOPE, exact=True, entrywise=True)
 def sigmoid(node: Node, _settings: Settings) -> Effect:
     """s' = s (1 - s) <= 1/4, attained at 0."""
     return stretch(node, {"self": 0.25})
 
 
-@rule("aten.hardsigmoid.default", formula="1/6", source=SLOPE, exact=True)
+@rule("aten.hardsigmoid.default", formula="1/6", source=SLOPE, exact=True, entrywise=True)
 def hardsigmoid(node: Node, _settings: Settings) -> Effect:
     """relu6(x + 3) / 6."""
     return stretch(node, {"self": math.nextafter(1 / 6, 1)})
 
 
-@rule("aten.hardswish.default", formula="3/2", source=SLOPE, exact=True)
+@rule("aten.hardswish.default", formula="3/2", source=SLOPE, exact=True, entrywise=True)
 def hardswish(node: Node, _settings: Settings) -> Effect:
     """x relu6(x + 3) / 6 has the slope (2 x + 3) / 6 on (-3, 3): 3/2 at x = 3 from the left."""
     return stretch(node, {"self": 1.5})
 
 
-@rule("aten.silu.default", formula="1.09984", source=SLOPE, exact=True)
+@rule("aten.silu.default", formula="1.09984", source=SLOPE, exact=True, entrywise=True)
 def silu(node: Node, _settings: Settings) -> Effect:
     """x sigmoid(x)."""
     return stretch(node, {"self": slopes.SILU})
 
 
-@rule("aten.gelu.default", formula="1.12891 (erf), 1.12900 (tanh)", source=SLOPE, exact=True)
+@rule("aten.gelu.default", formula="1.12891 (erf), 1.12900 (tanh)", source=SLOPE, exact=True, entrywise=True)
 def gelu(node: Node, _settings: Settings) -> Effect:
     """x Phi(x), or its approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
     return stretch(node, {"self": slopes.GELU_TANH if node["approximate"] == "tanh" else slopes.GELU_ERF})
 
 
-@rule("aten.mish.default", formula="1.08850", source=SLOPE, exact=True)
+@rule("aten.mish.default", formula="1.08850", source=SLOPE, exact=True, entrywise=True)
 def mish(node: Node, _settings: Settings) -> Effect:
     """x tanh(softplus(x))."""
     return stretch(node, {"self": slopes.MISH})
 
 
-@rule("aten.selu.default", formula="1.75810", source=SLOPE, exact=True)
+@rule("aten.selu.default", formula="1.75810", source=SLOPE, exact=True, entrywise=True)
 def selu(node: Node, _settings: Settings) -> Effect:
     """Scaled ELU with the scale and alpha of self-normalising networks."""
     return stretch(node, {"self": slopes.SELU})
 
 
-@rule("aten.erf.default", formula="2/sqrt(pi)", source=SLOPE, exact=True)
+@rule("aten.erf.default", formula="2/sqrt(pi)", source=SLOPE, exact=True, entrywise=True)
 def erf(node: Node, _settings: Settings) -> Effect:
     """The error function, steepest at 0."""
     return stretch(node, {"self": slopes.ERF})
 
 
-@rule("aten.elu.default", formula="|scale| max(1, |alpha input_scale|)", source=SLOPE, exact=True)
+@rule("aten.elu.default", formula="|scale| max(1, |alpha input_scale|)", source=SLOPE, exact=True, entrywise=True)
 def elu(node: Node, _settings: Settings) -> Effect:
     """scale x for x > 0, scale alpha (exp(input_scale x) - 1) for x <= 0."""
     alpha, scale, input_scale = (number(node, key) for key in ("alpha", "scale", "input_scale"))
@@ -103,7 +111,7 @@ def elu(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": Bracket.exact(abs(scale)) * Bracket.maximum((Bracket.exact(1.0), left))})
 
 
-@rule("aten.celu.default", formula="1", source=SLOPE, exact=True)
+@rule("aten.celu.default", formula="1", source=SLOPE, exact=True, entrywise=True)
 def celu(node: Node, _settings: Settings) -> Effect:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)): slope at most 1 for alpha > 0."""
     if number(node, "alpha") <= 0:
@@ -111,7 +119,7 @@ def celu(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 1.0})
 
 
-@rule("aten.softplus.default", formula="1", source=SLOPE, exact=True)
+@rule("aten.softplus.default", formula="1", source=SLOPE, exact=True, entrywise=True)
 def softplus(node: Node, _settings: Settings) -> Effect:
     """log(1 + exp(beta x)) / beta has the slope sigmoid(beta x).
 
@@ -130,13 +138,13 @@ def softplus(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 1.0}, note=note)
 
 
-@rule("aten.leaky_relu.default", formula="max(1, |negative_slope|)", source=SLOPE, exact=True)
+@rule("aten.leaky_relu.default", formula="max(1, |negative_slope|)", source=SLOPE, exact=True, entrywise=True)
 def leaky_relu(node: Node, _settings: Settings) -> Effect:
     """x for x > 0, negative_slope x otherwise."""
     return stretch(node, {"self": max(1.0, abs(number(node, "negative_slope")))})
 
 
-@rule("aten.rrelu.default", formula="max(1, |lower + upper| / 2)", source=SLOPE, exact=True)
+@rule("aten.rrelu.default", formula="max(1, |lower + upper| / 2)", source=SLOPE, exact=True, entrywise=True)
 def rrelu(node: Node, _settings: Settings) -> Effect:
     """In eval mode a leaky ReLU with the mean of the two slopes."""
     if node["training"]:
@@ -145,7 +153,14 @@ def rrelu(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 1.0 if slope < 1 else slope * (1 + 2.0**-50)})
 
 
-@rule("aten.prelu.default", "aten._prelu_kernel.default", formula="max(1, max|weight|)", source=SLOPE, exact=True)
+@rule(
+    "aten.prelu.default",
+    "aten._prelu_kernel.default",
+    formula="max(1, max|weight|)",
+    source=SLOPE,
+    exact=True,
+    entrywise=True,
+)
 def prelu(node: Node, _settings: Settings) -> Effect:
     """A leaky ReLU whose slopes are weights, one per channel or one for all."""
     weight = constant(node, "weight")
@@ -166,6 +181,7 @@ def prelu(node: Node, _settings: Settings) -> Effect:
     formula="1 (0 where the limits meet)",
     source=SLOPE,
     exact=True,
+    entrywise=True,
 )
 def clamp(node: Node, _settings: Settings) -> Effect:
     """min(max(x, low), high); torch returns high everywhere where low > high."""
@@ -174,7 +190,7 @@ def clamp(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 0.0 if constant_output else 1.0})
 
 
-@rule("aten.softshrink.default", formula="1", source=SLOPE, exact=True)
+@rule("aten.softshrink.default", formula="1", source=SLOPE, exact=True, entrywise=True)
 def softshrink(node: Node, _settings: Settings) -> Effect:
     """sign(x) max(|x| - lambda, 0)."""
     if number(node, "lambd") < 0:
@@ -182,7 +198,7 @@ def softshrink(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 1.0})
 
 
-@rule("aten.hardshrink.default", formula="1 for lambda <= 0, else unbounded", source=SLOPE, exact=True)
+@rule("aten.hardshrink.default", formula="1 for lambda <= 0, else unbounded", source=SLOPE, exact=True, entrywise=True)
 def hardshrink(node: Node, _settings: Settings) -> Effect:
     """x outside [-lambda, lambda], 0 inside: a jump of lambda at both ends."""
     if number(node, "lambd") > 0:
@@ -190,7 +206,13 @@ def hardshrink(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 1.0})
 
 
-@rule("aten.threshold.default", formula="1 for value = threshold, else unbounded", source=SLOPE, exact=True)
+@rule(
+    "aten.threshold.default",
+    formula="1 for value = threshold, else unbounded",
+    source=SLOPE,
+    exact=True,
+    entrywise=True,
+)
 def threshold(node: Node, _settings: Settings) -> Effect:
     """x above the threshold, a fixed value below: continuous only where that value is the threshold."""
     if number(node, "threshold") != number(node, "value"):
@@ -203,6 +225,7 @@ def threshold(node: Node, _settings: Settings) -> Effect:
     formula="max|c1 + c2 (t h(t))'| for c1 x + c2 x h(k x)",
     source=SLOPE,
     two_sided=True,
+    entrywise=True,
 )
 def written_out(node: Node, _settings: Settings) -> Effect:
     """An activation that arrived as a product of element-wise operations on one tensor."""

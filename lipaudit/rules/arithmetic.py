@@ -1,4 +1,4 @@
-"""Sums of tensors, and products and quotients with constants, with broadcasting.
+"""Sums, products and quotients of tensors, with broadcasting.
 
 Adding a constant does not change differences. Multiplying by a constant c, broadcast to the output's shape, is linear:
 element i of the input reaches the entries j(i) and the columns of the matrix are orthogonal, so that the norm is max_i
@@ -11,7 +11,9 @@ import math
 
 import torch
 
-from lipaudit.graph.node import Argument, Node, TensorInfo
+from lipaudit.graph.node import Argument, Node, Ref, TensorInfo
+from lipaudit.rules.contraction import entrywise_product
+from lipaudit.rules.magnitudes import Magnitude, passes, whole
 from lipaudit.rules.operands import (
     constant,
     count_refs,
@@ -24,10 +26,12 @@ from lipaudit.rules.operands import (
     shape_of,
     stretch,
 )
+from lipaudit.rules.radii import Radii, joined
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 
 LINEAR = "the largest column norm of a matrix with orthogonal columns"
+DIVISION = "division by a data-dependent tensor: no finite constant holds over all inputs"
 GATING = "product of two data-dependent tensors (gating): no finite constant holds over all inputs"
 
 
@@ -62,7 +66,8 @@ def lerp(node: Node, _settings: Settings) -> Effect:
 def multiply(node: Node, _settings: Settings) -> Effect:
     """A product with a constant; a product of two data-dependent tensors has no finite constant."""
     if count_refs(node["self"]) and count_refs(node["other"]):
-        return Effect.unbounded(GATING)
+        product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
+        return Effect.where_bounded(GATING, lambda operands: product.effect(*operands))
     varying, fixed = ("self", "other") if count_refs(node["self"]) else ("other", "self")
     return _scaled(node, {varying: constant(node, fixed)})
 
@@ -72,11 +77,11 @@ def multiply(node: Node, _settings: Settings) -> Effect:
     formula="max|1/c|, with broadcasting max_i sqrt(sum_j 1/c_j^2)", source=LINEAR, exact=True,
 )  # fmt: skip
 def divide(node: Node, _settings: Settings) -> Effect:
-    """A quotient by a constant; a data-dependent divisor has no finite constant, nor has a rounded quotient."""
+    """A quotient by a constant; by a data-dependent tensor where that stays away from zero; a rounded one jumps."""
     if node.get("rounding_mode") is not None:
         return Effect.unbounded("a rounded quotient jumps")
     if count_refs(node["other"]):
-        return Effect.unbounded("division by a data-dependent tensor: no finite constant holds over all inputs")
+        return Effect.where_bounded(DIVISION, lambda operands: _quotient(node, operands))
     divisor = constant(node, "other")
     if divisor is None or bool((divisor == 0).any()):
         return Effect.unsupported("division by a constant that holds a zero")
@@ -94,8 +99,10 @@ def add_scaled(node: Node, _settings: Settings) -> Effect:
     """self + value tensor1 tensor2, or self + value tensor1 / tensor2, with at most one data-dependent factor."""
     first, second = count_refs(node["tensor1"]), count_refs(node["tensor2"])
     quotient = node.op.startswith("aten.addcdiv")
-    if second and (first or quotient):
-        return Effect.unbounded(GATING)
+    if second and quotient:
+        return Effect.unbounded(DIVISION)
+    if first and second:
+        return Effect.where_bounded(GATING, lambda operands: _added_product(node, operands))
     varying, fixed = ("tensor1", "tensor2") if not second else ("tensor2", "tensor1")
     scale = constant(node, fixed)
     if scale is not None and quotient:
@@ -104,6 +111,51 @@ def add_scaled(node: Node, _settings: Settings) -> Effect:
         scale = scale.reciprocal()
     scale = None if scale is None else scale * number(node, "value")
     return _scaled(node, {varying: scale}, {"self": root(repeats(node["self"], node.output))})
+
+
+def _added_product(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
+    product = entrywise_product(shape_of(node["tensor1"]), shape_of(node["tensor2"]), node.output.shape)
+    value = Bracket.exact(abs(number(node, "value")))
+    factors = [value * factor for factor in product.factors(*operands[-2:])]
+    own = [root(repeats(node["self"], node.output))] if count_refs(node["self"]) else []
+    return Effect.stretch(*own, *factors)
+
+
+def _quotient(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
+    """x / y with |y| >= m: 1/m in x, sup |x| / m^2 in y; with broadcasting the slices that share an entry count.
+
+    d(x / y) = dx / y - x dy / y^2.
+    """
+    below = operands[-1].interval
+    least = max(below.low, -below.high)
+    if least <= 0:
+        return Effect.unbounded("division by a data-dependent tensor that may vanish")
+    inverse = rounded(1 / least)
+    copies = root(repeats(node["self"], node.output))
+    if not count_refs(node["self"]):
+        value = constant(node, "self")
+        if value is None:
+            return Effect.unsupported("division of what is neither data-dependent nor a constant")
+        return Effect.stretch(rounded(largest(value)) * inverse * inverse * root(repeats(node["other"], node.output)))
+    product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
+    _, numerators = product.factors(operands[0], operands[1])
+    return Effect.stretch(inverse * copies, numerators * inverse * inverse)
+
+
+@passes("aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar")
+def products_and_quotients(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """A constant factor scales every entry; for two data-dependent factors see :mod:`lipaudit.rules.contraction`."""
+    shape = node.output.shape
+    if len(operands) == 1:
+        divides = node.op.startswith("aten.div")
+        value = constant(node, "other" if isinstance(node["self"], Ref) else "self")
+        if value is None or (divides and not isinstance(node["self"], Ref)):
+            return whole(node, effect, operands)
+        return (joined(shape, [(rounded(largest(value.reciprocal() if divides else value)), operands[0].radii)]),)
+    if node.op.startswith("aten.div"):
+        return whole(node, effect, operands)
+    product = entrywise_product(operands[0].shape, operands[1].shape, shape)
+    return (product.radii(node, *operands),)
 
 
 def _scaled(

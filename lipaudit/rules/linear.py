@@ -12,12 +12,16 @@ import torch
 
 from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
 from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.rules.contraction import matrix_product
+from lipaudit.rules.magnitudes import Magnitude
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.products import BILINEAR, matrix_norm
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution import convolution_norm
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
+
+KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
 
 
 def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
@@ -42,7 +46,7 @@ def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
 def convolution(node: Node, settings: Settings) -> Effect:
     """A convolution or transposed convolution with a constant kernel."""
     if node.payload is None and count_refs(node["weight"]) and count_refs(node["input"]):
-        return Effect.unbounded("convolution with a data-dependent kernel: no finite constant holds over all inputs")
+        return Effect.where_bounded(KERNEL, lambda operands: _data_dependent_kernel(node, operands))
     payload = node.payload or as_convolution(node)
     if payload is None:
         return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
@@ -78,7 +82,7 @@ def dense(node: Node, settings: Settings) -> Effect:
     varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
     constants = [v for v in operands.values() if isinstance(v, Constant)]
     if len(varying) == 2:
-        return Effect.unbounded(BILINEAR)
+        return _two_matrices(node, *varying.values())
     if len(varying) != 1 or len(constants) != 1:
         return Effect.unsupported(f"{node.op} without one data-dependent and one constant operand")
     (key, source), value = *varying.items(), constants[0].value.detach()
@@ -99,6 +103,44 @@ def dense(node: Node, settings: Settings) -> Effect:
     if node.op == "aten.linear.default" and isinstance(node["bias"], Ref):
         factors["bias"] = root(repeats(node["bias"], node.output))
     return stretch(node, factors)
+
+
+def _data_dependent_kernel(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
+    """K * x = sum over the taps t of K_t S_t x, S_t a shift: at most sqrt(taps) ||K||_F in x, sqrt(taps) ||x|| in K.
+
+    ||sum_t K_t S_t x|| <= sum_t ||K_t|| ||x|| <= sqrt(taps) ||K||_F ||x||, and every tap of dK meets each entry of x at
+    most once. Striding, dilation, groups and zero padding drop terms.
+    """
+    source, kernel, *bias = operands
+    taps = root(math.prod(kernel.shape[2:]))
+    factors = [taps * kernel.size(range(len(kernel.shape))), taps * source.size(range(len(source.shape)))]
+    if bias:
+        factors.append(root(math.prod(node.output.shape) // bias[0].shape[0]))
+    return Effect.stretch(*factors)
+
+
+def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
+    """A product of two data-dependent matrices, and what is added to it."""
+    transposed = node.op == "aten.linear.default"
+    shape = right.info.shape[::-1] if transposed else right.info.shape
+    product = matrix_product(left.info.shape, shape, node.output.shape)
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        keys = [key for key, argument in node.arguments.items() if isinstance(argument, Ref)]
+        first, second = (keys.index(key) for key in _OPERANDS[node.op])
+        other = operands[second]
+        if transposed:  # the norms of a matrix and its transpose agree, and the weight of a linear layer has two axes
+            factors = other.size((0, 1)), operands[first].size(range(len(operands[first].shape)))
+        else:
+            factors = product.factors(operands[first], other)
+        scale = rounded(abs(float(node.get("alpha", 1))))  # type: ignore[arg-type]
+        found = {keys[first]: scale * factors[0], keys[second]: scale * factors[1]}
+        for key in set(keys) - set(found):  # a data-dependent bias or summand
+            weight = rounded(abs(float(node.get("beta", 1))))  # type: ignore[arg-type]
+            found[key] = weight * root(repeats(node[key], node.output))
+        return Effect.stretch(*(found[key] for key in keys))
+
+    return Effect.where_bounded(BILINEAR, given)
 
 
 _OPERANDS = {

@@ -56,7 +56,7 @@ def reorder_like(node: Node, _settings: Settings) -> Effect:
 @rule(
     "aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
     "aten.feature_alpha_dropout.default", "aten.native_dropout.default",
-    formula="1 in eval mode", source="the identity in eval mode", exact=True, trivial=True,
+    formula="1 in eval mode", source="the identity in eval mode", exact=True, trivial=True, entrywise=True,
 )  # fmt: skip
 def dropout(node: Node, _settings: Settings) -> Effect:
     """The identity in eval mode; random, and not supported, in training mode."""
@@ -69,7 +69,7 @@ def dropout(node: Node, _settings: Settings) -> Effect:
     "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten._to_copy.default",
     "aten.type_as.default",
     formula="1 between floating dtypes", source="the identity of real numbers; rounding is not counted",
-    exact=True, trivial=True,
+    exact=True, trivial=True, entrywise=True,
 )  # fmt: skip
 def cast(node: Node, _settings: Settings) -> Effect:
     """A change of dtype or device. A cast to integers or booleans jumps; complex numbers are not supported."""

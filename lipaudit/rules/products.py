@@ -1,4 +1,4 @@
-"""Matrix products and attention of several data-dependent tensors, and batched products with a constant."""
+"""Matrix products of data-dependent tensors with each other, and batched products with a constant."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterable
 
 import torch
 
-from lipaudit.graph.node import Constant, Node
-from lipaudit.rules.operands import count_refs, stretch
+from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.rules.contraction import Contraction, einsum, matrix_product
+from lipaudit.rules.magnitudes import Interval, Magnitude, passes, whole
+from lipaudit.rules.operands import count_refs, repeats, root, shape_of, stretch
+from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.rules.spreads import along
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.gram import spectral_norm
 
 BILINEAR = "matrix product of two data-dependent tensors: no finite constant holds over all inputs"
-ATTENTION = (
-    "dot-product attention: its slope grows with the queries, keys and values; no finite constant holds over all inputs"
-)
 
 
 def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket:
@@ -34,7 +35,8 @@ def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket
 def batched_product(node: Node, settings: Settings) -> Effect:
     """Batched matrix product with a constant on either side."""
     if count_refs(node["self"]) and count_refs(node["mat2"]):
-        return Effect.unbounded(BILINEAR)
+        product = matrix_product(shape_of(node["self"]), shape_of(node["mat2"]), node.output.shape)
+        return Effect.where_bounded(BILINEAR, lambda operands: product.effect(*operands))
     varying, fixed = ("self", node["mat2"]) if count_refs(node["self"]) else ("mat2", node["self"])
     if not isinstance(fixed, Constant):
         return Effect.unsupported(f"{node.op} without a constant matrix")
@@ -42,25 +44,65 @@ def batched_product(node: Node, settings: Settings) -> Effect:
 
 
 @rule(
-    "aten.einsum.default", "aten.baddbmm.default", "aten.dot.default", "aten.outer.default",
-    formula="unbounded", source="bilinear in two data-dependent tensors",
-)  # fmt: skip
-def bilinear(node: Node, _settings: Settings) -> Effect:
-    """Bilinear operations; no constant is derived where one of the operands is constant."""
-    factors = sum(count_refs(node.get(key)) for key in ("tensors", "batch1", "batch2", "self", "tensor", "vec2"))
-    factors -= count_refs(node["self"]) if node.op.startswith("aten.baddbmm") else 0
-    if factors > 1:
-        return Effect.unbounded(BILINEAR)
-    return Effect.unsupported(f"lipaudit has no bound for {node.op.split('.')[1]} with a constant operand")
+    "aten.einsum.default",
+    formula="unbounded; the Frobenius norm of the other operand's slices where it is bounded",
+    source="bilinear in two data-dependent tensors (Cauchy-Schwarz)",
+)
+def einsum_of_two(node: Node, _settings: Settings) -> Effect:
+    """An einsum of two operands."""
+    tensors, equation = node["tensors"], node["equation"]
+    if not isinstance(tensors, tuple) or not isinstance(equation, str) or len(tensors) != 2:
+        return Effect.unsupported("einsum of other than two operands; write it as several products")
+    product = einsum(equation, (len(shape_of(tensors[0])), len(shape_of(tensors[1]))))
+    if product is None:
+        return Effect.unsupported(f"einsum {equation!r} repeats an index or sums over one operand alone")
+    if count_refs(tensors) == 2:
+        return Effect.where_bounded(BILINEAR, lambda operands: product.effect(*operands))
+    position = 0 if isinstance(tensors[0], Ref) else 1
+    fixed = tensors[1 - position]
+    if not isinstance(fixed, Constant):
+        return Effect.unsupported("einsum without a constant or data-dependent operand")
+    known = Magnitude(Radii.zero(shape_of(fixed)), Interval(), lambda: fixed.value.detach().to("cpu", torch.float64))
+    other = Magnitude(Radii(shape_of(tensors[position])), Interval(), lambda: None)
+    return Effect.stretch(product.factors(*((other, known) if position == 0 else (known, other)))[position])
 
 
 @rule(
-    "aten.scaled_dot_product_attention.default",
-    formula="unbounded",
-    source="softmax(s Q K^T) V is not globally Lipschitz (Kim, Papamakarios, Mnih, ICML 2021)",
-)
-def attention(node: Node, _settings: Settings) -> Effect:
-    """Dot-product attention with at least two of query, key and value depending on the data."""
-    if sum(count_refs(node[key]) for key in ("query", "key", "value")) > 1:
-        return Effect.unbounded(ATTENTION)
-    return Effect.unsupported("attention with only one data-dependent tensor among query, key and value")
+    "aten.baddbmm.default", "aten.dot.default", "aten.outer.default",
+    formula="unbounded; the Frobenius norm of the other matrix where it is bounded",
+    source="bilinear in two data-dependent tensors (Cauchy-Schwarz)",
+)  # fmt: skip
+def bilinear(node: Node, _settings: Settings) -> Effect:
+    """Bilinear operations of two data-dependent tensors; no constant is derived where one of them is constant."""
+    keys = next(
+        pair for pair in (("batch1", "batch2"), ("self", "tensor"), ("self", "vec2")) if pair[1] in node.arguments
+    )
+    if sum(count_refs(node[key]) for key in keys) < 2:
+        return Effect.unsupported(f"lipaudit has no bound for {node.op.split('.')[1]} with a constant operand")
+    left, right = (shape_of(node[key]) for key in keys)
+    outer = Contraction(("row",), ("column",), ("row", "column"))
+    product = outer if node.op.startswith("aten.outer") else matrix_product(left, right, node.output.shape)
+    return Effect.where_bounded(BILINEAR, lambda operands: _with_added(node, product, operands))
+
+
+def _with_added(node: Node, product: Contraction, operands: tuple[Magnitude, ...]) -> Effect:
+    """beta self + alpha batch1 batch2; without the first term for the others."""
+    factors = [Bracket.exact(abs(float(node.get("alpha", 1)))) * f for f in product.factors(*operands[-2:])]  # type: ignore[arg-type]
+    if len(operands) == 3:
+        own = Bracket.exact(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
+        factors = [own, *factors]
+    return Effect.stretch(*factors)
+
+
+@passes("aten.bmm.default", "aten.einsum.default", "aten.matmul.default", "aten.mm.default")
+def contractions(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """Products of two data-dependent matrices; rows of a product with a constant matrix on the right."""
+    if len(operands) == 2:
+        if node.op.startswith("aten.einsum"):
+            product = einsum(str(node["equation"]), (len(operands[0].shape), len(operands[1].shape)))
+        else:
+            product = matrix_product(operands[0].shape, operands[1].shape, node.output.shape)
+        return (product.radii(node, *operands),) if product is not None else whole(node, effect, operands)
+    first = next(iter(node.arguments.values()))
+    rows = isinstance(first, Ref) and len(first.info.shape) == len(node.output.shape) > 0 and "einsum" not in node.op
+    return (along(operands[0], effect.factors[0], (-1,), node.output.shape),) if rows else whole(node, effect, operands)

@@ -11,11 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Node
 from lipaudit.spectral.bracket import Bracket, Rigor
+
+if TYPE_CHECKING:
+    from lipaudit.rules.magnitudes import Magnitude
 
 
 class Status(StrEnum):
@@ -51,6 +54,8 @@ class Effect:
     ``factors`` holds one constant per entry of ``node.refs`` (same order): the Lipschitz constant of the operation in
     that input, the others held fixed. ``combination`` says how they join. ``reason`` explains a status other than finite
     and what could be done about it. ``note`` is a short remark for the report (for example "grid 57x57").
+    ``given`` is the effect as a function of the operands' magnitudes, one per entry of ``node.refs``, for an operation
+    without a constant over all inputs that has one where its operands are bounded.
     """
 
     status: Status
@@ -58,6 +63,7 @@ class Effect:
     combination: Combination = Combination.SUM
     reason: str = ""
     note: str = ""
+    given: Callable[[tuple[Magnitude, ...]], Effect] | None = None
 
     @classmethod
     def stretch(cls, *factors: Bracket | float, combination: Combination = Combination.SUM, note: str = "") -> Effect:
@@ -71,6 +77,11 @@ class Effect:
     def unbounded(cls, reason: str) -> Effect:
         """No finite constant holds over all inputs."""
         return cls(Status.UNBOUNDED, reason=reason)
+
+    @classmethod
+    def where_bounded(cls, reason: str, given: Callable[[tuple[Magnitude, ...]], Effect]) -> Effect:
+        """No finite constant holds over all inputs; ``given`` says what does where the operands are bounded."""
+        return cls(Status.UNBOUNDED, reason=reason, given=given)
 
     @classmethod
     def unsupported(cls, reason: str) -> Effect:
@@ -98,6 +109,7 @@ class Rule:
 
     ``exact`` claims that the factor equals the operation's true constant (up to the tolerance); conformance checks it.
     ``two_sided`` says that the factor's lower end is a lower bound of the operation's true constant (always so if exact).
+    ``entrywise`` says that the factor bounds the slope of a function of each entry by itself.
     ``trivial`` marks operations that neither stretch nor compute anything (views, dropout in eval mode): they get no row
     in the report's table of layers.
     """
@@ -110,18 +122,25 @@ class Rule:
     exact: bool = False
     two_sided: bool = False
     trivial: bool = False
+    entrywise: bool = False
 
 
 _RULES: dict[str, Rule] = {}
 
 
 def rule(
-    *ops: str, formula: str, source: str, exact: bool = False, two_sided: bool = False, trivial: bool = False
+    *ops: str,
+    formula: str,
+    source: str,
+    exact: bool = False,
+    two_sided: bool = False,
+    trivial: bool = False,
+    entrywise: bool = False,
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register the decorated function as the rule for every overload name in ``ops``."""
 
     def register(function: RuleFunction) -> RuleFunction:
-        entry = Rule(function.__name__, ops, function, formula, source, exact, exact or two_sided, trivial)
+        entry = Rule(function.__name__, ops, function, formula, source, exact, exact or two_sided, trivial, entrywise)
         for op in ops:
             if op in _RULES:
                 raise RegistryError(f"{op} has two rules: {_RULES[op].name} and {entry.name}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.magnitudes import Magnitude, Region, ceiling
 from lipaudit.rules.operands import data, number, root, stretch
+from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
 
 
@@ -19,6 +21,13 @@ def _length(node: Node) -> int:
 def softmax(node: Node, _settings: Settings) -> Effect:
     """||diag(p) - p p^T|| is largest at p = (1/2, 1/2, 0, ...), where it is 1/2; over one entry softmax is constant."""
     return stretch(node, {"self": 0.5 if _length(node) > 1 else 0.0})
+
+
+@ceiling("aten.softmax.int", "aten._softmax.default")
+def simplex(node: Node, _operands: tuple[Magnitude, ...]) -> Region | None:
+    """Probabilities: no entry above 1, no slice of a norm above 1."""
+    shape = node.output.shape
+    return Region((Radii.of(shape, {(): 1.0, (int(number(node, "dim")),): 1.0}),), 0.0) if shape else None
 
 
 @rule(

@@ -1,0 +1,100 @@
+"""Dot-product attention: out = softmax(s q k^T + mask) v with n queries, per head.
+
+With p the weights of one query, o = sum_j p_j v_j its output and rho_v, rho_k bounds of the rows of v and k around any
+fixed vectors (softmax ignores a shift of all keys, the weights add up to 1):
+
+- in q: d o = s Cov_p(v, k) d q, of norm at most s rho_v rho_k; the queries do not mix, so that this holds for all of them;
+- in k: d o_i = s sum_j p_ij (v_j - o_i) (q_i . d k_j), of norm at most s ||q_i|| rho_v for one query; s sqrt(n) R_q rho_v
+  for n, since sum_j p_j^2 ||v_j - o||^2 <= sum_j p_j ||v_j - o||^2 <= rho_v^2;
+- in v: the matrix of weights has rows that sum to 1, ||P|| <= sqrt(||P||_1 ||P||_inf) <= sqrt(n).
+
+Heads are blocks of a block-diagonal map: the largest counts. Constant masks and position biases change nothing. Source:
+bounds.md section 6; that no constant holds for unbounded inputs: Kim, Papamakarios, Mnih, ICML 2021.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.node import Node
+from lipaudit.rules.magnitudes import Magnitude, Region, ceiling, slice_norm
+from lipaudit.rules.operands import count_refs, root, rounded, shape_of
+from lipaudit.rules.radii import Radii
+from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket, Rigor
+
+ATTENTION = (
+    "dot-product attention: its slope grows with the queries, keys and values; no finite constant holds over all inputs"
+)
+_OPERANDS = ("query", "key", "value")
+
+
+@rule(
+    "aten.scaled_dot_product_attention.default",
+    formula="unbounded; s R_k R_v in q, s sqrt(n) R_q R_v in k, sqrt(n) in v where the rows are bounded by R",
+    source="softmax(s Q K^T) V is not globally Lipschitz (Kim, Papamakarios, Mnih, ICML 2021)",
+)
+def attention(node: Node, _settings: Settings) -> Effect:
+    """Dot-product attention of data-dependent queries, keys and values with a constant mask."""
+    if count_refs(node.get("attn_mask")):
+        return Effect.unsupported("attention with a data-dependent mask or bias")
+    if node.get("dropout_p"):
+        return Effect.unsupported("attention with dropout is random; audit the network in eval mode")
+    if any(not count_refs(node[key]) for key in _OPERANDS):
+        return Effect.unsupported("attention in which the query, the key or the value is constant")
+    if _copies(node) is None:
+        return Effect.unsupported("attention whose heads are broadcast")
+    return Effect.where_bounded(ATTENTION, lambda operands: _bounded(node, operands))
+
+
+def _copies(node: Node) -> int | None:
+    """How many heads of the queries share one head of the keys; None if leading axes do not agree."""
+    query, key, value = (shape_of(node[name]) for name in _OPERANDS)
+    if query[:-2] == key[:-2] == value[:-2]:
+        return 1
+    grouped = bool(node.get("enable_gqa")) and len(query) > 2
+    if grouped and key[:-2] == value[:-2] and query[:-3] == key[:-3] and query[-3] % key[-3] == 0:
+        return query[-3] // key[-3]
+    return None
+
+
+def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
+    query, key, value = operands
+    scale = node.get("scale")
+    width = query.shape[-1]
+    stretch = rounded(abs(float(scale))) if scale is not None else rounded(1 / math.sqrt(width))  # type: ignore[arg-type]
+    keys, values = _around_mean(key)[0], _around_mean(value)[0]
+    shared = root(_copies(node) or 1)
+    queries = root(query.shape[-2])
+    return Effect.stretch(
+        stretch * keys * values,
+        stretch * queries * query.size((-1,)) * values * shared,
+        queries * shared,
+    )
+
+
+def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
+    """A bound of the rows around the mean row of the centre, per head; and that mean."""
+    spread = operand.spread((-1,))
+    if spread.log_upper == math.inf:
+        return operand.size((-1,)), None
+    if operand.centre is None:
+        return spread, None
+    mean = operand.centre.mean(-2, keepdim=True)
+    away = slice_norm(operand.centre - mean, (operand.centre.dim() - 1,))
+    around = Bracket.sum([spread, Bracket.at_most(away * (1 + 1e-9), Rigor.NUMERICAL)])
+    return around, mean
+
+
+@ceiling("aten.scaled_dot_product_attention.default")
+def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
+    """Every row of the output is a weighted mean of rows of the values."""
+    value = operands[2]
+    rows, mean = _around_mean(value)
+    shape = node.output.shape
+    if rows.log_upper == math.inf or (_copies(node) or 1) > 1:
+        return None
+    centre: torch.Tensor | float = 0.0 if mean is None else mean.expand(shape)
+    return Region((Radii.of(shape, {(-1,): rows}),), centre)

@@ -1,0 +1,210 @@
+"""What is known of the size of a tensor that depends on the input, and how operations pass it on.
+
+Products of two data-dependent tensors have no constant of their own: it depends on how large their factors become. A
+:class:`Magnitude` bounds a tensor on the domain in force: by radii around a centre (``radii``) and by the interval that
+holds every entry. Three small registries say how operations pass that on:
+
+- ``passes``: the radii of the outputs from those of the inputs, around the image of the inputs' centres;
+- ``ceiling``: a region that holds the output whatever the input is (a softmax, a normalised row), around its own centre;
+- ``ranged``: an interval that holds every entry of the output, from those of the inputs.
+
+An operation without an entry in any of them passes on the radius of the whole tensor, times its constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+
+from lipaudit.errors import RegistryError
+from lipaudit.graph.node import Node
+from lipaudit.rules.radii import Radii
+from lipaudit.rules.registry import Effect
+from lipaudit.spectral.bracket import Bracket, Rigor
+
+# What float64 may have lost in computing a centre is far below this; figures that rest on it are ``numerical``.
+_SLACK = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Every entry lies in [low, high]; plain units, infinite where nothing is known."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def largest(self) -> float:
+        """max |entry|."""
+        return max(abs(self.low), abs(self.high))
+
+    def union(self, other: Interval) -> Interval:
+        """The smallest interval that holds both."""
+        return Interval(min(self.low, other.low), max(self.high, other.high))
+
+    def within(self, other: Interval) -> Interval:
+        """The part of it that lies in another."""
+        return Interval(max(self.low, other.low), min(self.high, other.high))
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where the outputs of an operation lie: radii, one per output, around ``centre``.
+
+    ``centre`` None is the image of the operands' centres; a number stands for the tensor filled with it.
+    """
+
+    radii: tuple[Radii, ...]
+    centre: torch.Tensor | float | None = None
+
+
+class Magnitude:
+    """What is known of the size of one operand, on the domain in force.
+
+    ``centre`` is only computed where a finite radius makes it worth something; where there are no weights (structure
+    mode) it counts as zero.
+    """
+
+    def __init__(self, radii: Radii, interval: Interval, find_centre: Callable[[], torch.Tensor | None]) -> None:
+        self.radii = radii
+        self._interval = interval
+        self._find_centre = find_centre
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor."""
+        return self.radii.shape
+
+    @cached_property
+    def centre(self) -> torch.Tensor | None:
+        """The centre in float64; None where it is not known."""
+        return self._find_centre()
+
+    def spread(self, axes: Iterable[int]) -> Bracket:
+        """A bound of ||(v - centre)_T|| over all slices over the axes T."""
+        return self.radii.over(axes)
+
+    def size(self, axes: Iterable[int]) -> Bracket:
+        """A bound of ||v_T|| over all slices over the axes T.
+
+        Follows from the centre and the radius, and from the interval that holds every entry.
+        """
+        wanted = frozenset(a % len(self.shape) for a in axes)
+        bounds = [Bracket(-math.inf, math.inf, Rigor.NUMERICAL)]
+        if self._interval.largest < math.inf:
+            bounds.append(Radii.of(self.shape, {(): self._interval.largest}).over(wanted))
+        if (radius := self.spread(wanted)).log_upper < math.inf:
+            bounds.append(Bracket.sum([radius, self.centre_size(wanted)]))
+        return min(bounds, key=lambda b: b.log_upper)
+
+    def centre_size(self, axes: Iterable[int]) -> Bracket:
+        """The largest ||centre_T|| over all slices over the axes T; 0 where the centre is not known."""
+        if self.centre is None or self.centre.numel() == 0:
+            return Bracket.exact(0.0, Rigor.NUMERICAL)
+        return Bracket.at_most(slice_norm(self.centre, axes) * _SLACK, Rigor.NUMERICAL)
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The interval that holds every entry."""
+        around = self.spread(())
+        if around.log_upper > 700 or self.centre is None or self.centre.numel() == 0:
+            return self._interval
+        low, high = float(self.centre.min()), float(self.centre.max())
+        reach = around.upper + _SLACK * 1e-9 * max(abs(low), abs(high))
+        return self._interval.within(Interval(low - reach, high + reach))
+
+    @property
+    def largest(self) -> Bracket:
+        """A bound of max |entry|."""
+        return self.size(())
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every entry is known to be bounded."""
+        return self._interval.largest < math.inf or self.radii.finite
+
+
+def slice_norm(tensor: torch.Tensor, axes: Iterable[int]) -> float:
+    """The largest l2 norm of the slices of a tensor over ``axes``."""
+    dims = sorted(axes)
+    if not dims or tensor.dim() == 0:
+        return float(tensor.abs().max())
+    return float(torch.linalg.vector_norm(tensor, dim=dims).max())
+
+
+PassFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
+CeilingFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
+RangeFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval]
+
+_PASSES: dict[str, PassFunction] = {}
+_CEILINGS: dict[str, CeilingFunction] = {}
+_RANGES: dict[str, RangeFunction] = {}
+
+
+def _register(table: dict[str, Callable[..., object]], ops: Iterable[str], function: Callable[..., object]) -> None:
+    for op in ops:
+        if op in table:
+            raise RegistryError(f"{op} is registered twice: {table[op].__name__} and {function.__name__}")
+        table[op] = function
+
+
+def passes(*ops: str) -> Callable[[PassFunction], PassFunction]:
+    """Register how the named operations pass radii on."""
+
+    def register(function: PassFunction) -> PassFunction:
+        _register(_PASSES, ops, function)  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def ceiling(*ops: str) -> Callable[[CeilingFunction], CeilingFunction]:
+    """Register a region that holds the output of the named operations for every input."""
+
+    def register(function: CeilingFunction) -> CeilingFunction:
+        _register(_CEILINGS, ops, function)  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def ranged(*ops: str) -> Callable[[RangeFunction], RangeFunction]:
+    """Register the interval that holds every entry of the output of the named operations."""
+
+    def register(function: RangeFunction) -> RangeFunction:
+        _register(_RANGES, ops, function)  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def passed(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The radii of a node's outputs around the image of its operands' centres."""
+    if not any(operand.radii.finite for operand in operands):
+        return tuple(Radii(o.shape) for o in node.outputs)
+    if (function := _PASSES.get(node.op)) is not None:
+        return function(node, effect, operands)
+    return whole(node, effect, operands)
+
+
+def whole(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The radius of the whole tensor only: the constants times those of the operands."""
+    total = Bracket.sum([c * m.radii.total for c, m in zip(effect.factors, operands, strict=True)])
+    return tuple(Radii.of(o.shape, {tuple(range(len(o.shape))): total}) for o in node.outputs)
+
+
+def held(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
+    """The region that holds a node's output whatever its input is, None if there is none."""
+    function = _CEILINGS.get(node.op)
+    return None if function is None else function(node, operands)
+
+
+def interval_of(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """The interval that holds every entry of a node's outputs."""
+    function = _RANGES.get(node.op)
+    return Interval() if function is None else function(node, intervals)

@@ -1,0 +1,145 @@
+"""Functions whose slope has no bound over all inputs, but has one where their operand is bounded.
+
+On an interval [low, high] that holds every entry the constant of an element-wise function is the supremum of |f'| on that
+interval (mean value theorem); powers, exponentials, roots, logarithms. A variance is quadratic, a gated linear unit is a
+product of the two halves of its input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from lipaudit.graph.node import Node
+from lipaudit.rules.magnitudes import Interval, Magnitude
+from lipaudit.rules.operands import count_refs, data, number, rounded, stretch
+from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.rules.spreads import reduced_axes
+from lipaudit.spectral.bracket import Bracket
+
+BOUNDED_SLOPE = "mean value theorem on the interval that holds every entry"
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf
+
+
+def _power(x: float, exponent: float) -> float:
+    """x^exponent for x >= 0, with the limits at 0 and infinity."""
+    if x == 0:
+        return 0.0 if exponent > 0 else 1.0 if exponent == 0 else math.inf
+    log = exponent * math.log(x) if x < math.inf else math.copysign(math.inf, exponent) if exponent else 0.0
+    return _exp(log)
+
+
+def _away_from_zero(interval: Interval) -> float:
+    """The smallest |x| of an interval."""
+    return max(0.0, interval.low, -interval.high)
+
+
+_SLOPES: dict[str, Callable[[Interval], float]] = {
+    "square": lambda i: 2 * i.largest,
+    "exp": lambda i: _exp(i.high),
+    "exp2": lambda i: math.log(2) * _exp(i.high * math.log(2)),
+    "expm1": lambda i: _exp(i.high),
+    "log": lambda i: _power(max(0.0, i.low), -1),
+    "log2": lambda i: _power(max(0.0, i.low), -1) / math.log(2),
+    "log10": lambda i: _power(max(0.0, i.low), -1) / math.log(10),
+    "log1p": lambda i: _power(max(0.0, 1 + i.low), -1),
+    "sqrt": lambda i: _power(max(0.0, i.low), -0.5) / 2,
+    "rsqrt": lambda i: _power(max(0.0, i.low), -1.5) / 2,
+    "reciprocal": lambda i: _power(_away_from_zero(i), -2),
+    "sinh": lambda i: _exp(i.largest),
+    "cosh": lambda i: _exp(i.largest),
+}
+
+
+def _by_slope(reason: str, slope: Callable[[Interval], float]) -> Effect:
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        found = slope(operands[0].interval)
+        return Effect.unbounded(reason) if math.isinf(found) else Effect.stretch(rounded(found, 2.0**-40))
+
+    return Effect.where_bounded(reason, given)
+
+
+@rule(
+    *(f"aten.{name}.default" for name in _SLOPES), "aten.tan.default",
+    formula="unbounded; sup |f'| on the interval that holds every entry", source=BOUNDED_SLOPE, entrywise=True,
+)  # fmt: skip
+def steep(node: Node, _settings: Settings) -> Effect:
+    """An element-wise function whose slope grows beyond every bound."""
+    name = node.op.split(".")[1]
+    reason = f"the slope of {name} has no finite bound over all inputs"
+    return _by_slope(reason, _SLOPES[name]) if name in _SLOPES else Effect.unbounded(reason)
+
+
+@rule(
+    "aten.pow.Tensor_Scalar",
+    formula="1 for exponent 1, 0 for exponent 0, else unbounded; sup |p x^(p-1)| on the interval that holds every entry",
+    source=BOUNDED_SLOPE, exact=True, entrywise=True,
+)  # fmt: skip
+def power(node: Node, _settings: Settings) -> Effect:
+    """x^p: the slope p x^(p - 1) is bounded over all inputs for p = 0 and p = 1 only."""
+    exponent = number(node, "exponent")
+    if exponent in (0.0, 1.0):
+        return stretch(node, {"self": exponent})
+
+    def slope(interval: Interval) -> float:
+        if interval.low < 0 and exponent != int(exponent):
+            return math.inf  # not a number for negative entries
+        ends = (_away_from_zero(interval), interval.largest)
+        return abs(exponent) * max(_power(x, exponent - 1) for x in ends)
+
+    return _by_slope(f"the slope of x**{exponent:g} has no finite bound over all inputs", slope)
+
+
+@rule("aten.pow.Tensor_Tensor", "aten.pow.Scalar", formula="unbounded", source="sup of |f'| is infinite")
+def exponentiation(_node: Node, _settings: Settings) -> Effect:
+    """Powers with a tensor of exponents."""
+    return Effect.unbounded("a power with a tensor of exponents has no finite slope bound over all inputs")
+
+
+@rule(
+    "aten.var.default", "aten.var.dim", "aten.var.correction",
+    "aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction",
+    formula="unbounded; 2 ||x|| / (m - correction) where the m entries are bounded",
+    source="a quadratic form; its gradient is 2 (x - mean) / (m - correction)",
+)  # fmt: skip
+def variance(node: Node, _settings: Settings) -> Effect:
+    """The variance is quadratic: its gradient grows with the input."""
+    shape = data(node, "self").shape
+    axes = reduced_axes(node, len(shape))
+    count = math.prod(shape[a] for a in axes)
+    if "unbiased" in node.arguments:
+        correction = float(bool(node["unbiased"]))
+    else:
+        correction = 1.0 if node["correction"] is None else number(node, "correction")
+    if count <= correction:
+        return Effect.unsupported(f"a variance over {count} entries with correction {correction:g} is not defined")
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        gradient = operands[0].size(axes) * rounded(2 / (count - correction))
+        if "var_mean" in node.op:  # both outputs, each with its own constant; the mean has 1 / sqrt(m)
+            gradient = Bracket.maximum([gradient, rounded(1 / math.sqrt(count))])
+        return Effect.stretch(gradient)
+
+    return Effect.where_bounded(
+        "a variance is quadratic in its input; the standard deviation would have a finite constant", given
+    )
+
+
+@rule(
+    "aten.glu.default",
+    formula="unbounded; sqrt(1 + (max|a| / 4)^2) where the half a that is gated is bounded",
+    source="d(a s(b)) = s(b) da + a s'(b) db with s <= 1, s' <= 1/4",
+)
+def glu(node: Node, _settings: Settings) -> Effect:
+    """a sigmoid(b) for the two halves a, b of the input along an axis."""
+    reason = (
+        "glu multiplies one half of its input by the sigmoid of the other: no finite constant holds over all inputs"
+    )
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        return Effect.stretch(Bracket.root_sum_squares([Bracket.exact(1.0), operands[0].largest * Bracket.exact(0.25)]))
+
+    return Effect.where_bounded(reason, given) if count_refs(node["self"]) else Effect.unsupported("glu of a constant")

@@ -1,0 +1,134 @@
+"""How operations pass radii on: every conformance case against sampled deviations, for every set of axes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import lipaudit.rules  # noqa: F401  registers the rules
+from lipaudit.rules.magnitudes import Interval, Magnitude, held, interval_of, passed, slice_norm
+from lipaudit.rules.moves import reshaped
+from lipaudit.rules.radii import Radii, broadcast
+from lipaudit.rules.registry import Effect, Settings, Status, apply_rule
+from lipaudit.spectral.bracket import Bracket
+from tests.nodes import Operation
+from tests.rules.cases import Case, all_cases
+
+CASES = [c for c in all_cases() if all(x.dtype.is_floating_point for x in c.build().inputs)]
+RADII = (1e-2, 3.0)
+MARGIN = 1 + 1e-6
+
+
+def subsets(rank: int) -> list[tuple[int, ...]]:
+    return [axes for n in range(rank + 1) for axes in itertools.combinations(range(rank), n)]
+
+
+def magnitude(centre: torch.Tensor, deviations: list[torch.Tensor], known: tuple[int, ...]) -> Magnitude:
+    """What would be known of a tensor if the radius of the slices over ``known`` were, exactly."""
+    radius = max(slice_norm(d, known) for d in deviations)
+    everything = torch.stack([centre + d for d in deviations])
+    interval = Interval(float(everything.min()), float(everything.max())) if everything.numel() else Interval()
+    return Magnitude(Radii.of(tuple(centre.shape), {known: radius}), interval, lambda: centre)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_radii_hold(case: Case) -> None:
+    operation = case.build()
+    generator = torch.Generator().manual_seed(3)
+    rule = apply_rule(operation.node, Settings())
+    if rule.status is not Status.FINITE and rule.given is None:
+        return
+    for trial, radius in enumerate(RADII):
+        centres = [x.random(generator) + trial for x in operation.inputs]
+        # entries of equal size and single entries are where slices of one kind are large and others small
+        deviations = [[radius * torch.randn(c.shape, generator=generator).to(c) for _ in range(4)] for c in centres]
+        for rows in deviations:
+            rows += [radius * row.sign() for row in rows[:2]]
+            for row in rows[2:4]:
+                row.mul_(torch.rand(row.shape, generator=generator) > 0.7)
+        ranks = max((c.dim() for c in centres), default=0)
+        for known in subsets(min(ranks, 4)):
+            operands = tuple(
+                magnitude(c, rows, tuple(a for a in known if a < c.dim()))
+                for c, rows in zip(centres, deviations, strict=True)
+            )
+            effect = rule if rule.given is None else rule.given(operands)
+            if effect.status is not Status.FINITE:
+                return
+            check(operation, effect, operands, centres, deviations)
+
+
+def check(
+    operation: Operation,
+    effect: Effect,
+    operands: tuple[Magnitude, ...],
+    centres: list[torch.Tensor],
+    deviations: list[list[torch.Tensor]],
+) -> None:
+    bounds = passed(operation.node, effect, operands)
+    ceiling = held(operation.node, operands)
+    interval = interval_of(operation.node, tuple(m.interval for m in operands))
+    image = operation.function(*centres)
+    for i in range(len(deviations[0])):
+        outputs = operation.function(*(c + rows[i] for c, rows in zip(centres, deviations, strict=True)))
+        for position, (output, middle) in enumerate(zip(outputs, image, strict=True)):
+            if not output.dtype.is_floating_point or output.numel() == 0:
+                continue
+            holds(bounds[position], output - middle)
+            if ceiling is not None and ceiling.centre is not None:
+                holds(ceiling.radii[position], output - ceiling.centre)
+            rounding = 1e-9 if output.dtype is torch.float64 else 1e-2
+            assert interval.low - rounding <= float(output.min())
+            assert float(output.max()) <= interval.high + rounding
+
+
+def holds(radii: Radii, deviation: torch.Tensor) -> None:
+    scale = float(deviation.abs().max()) if deviation.numel() else 0.0
+    if scale > 1e100:  # its square does not fit a float
+        deviation, radii = deviation / scale, radii.scaled(Bracket.exact(1 / scale))
+    for axes in subsets(min(deviation.dim(), 5)):
+        bound = radii.over(axes)
+        if bound.log_upper < math.inf:
+            assert slice_norm(deviation, axes) <= bound.upper * MARGIN + 1e-9, (axes, radii)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1, 4, 6), (1, 4, 3, 2)), ((1, 4, 3, 2), (1, 4, 6)), ((2, 3, 4), (24,)), ((24,), (2, 3, 4)),
+        ((1, 4, 6, 2), (2, 2, 3, 2, 2)), ((6, 4), (4, 6)), ((1, 8), (2, 1, 4)), ((1, 1), ()), ((), (1,)), ((4, 1), (4,)),
+        ((4,), (1, 4, 1)), ((2, 6), (2, 2, 3, 1)), ((3, 2, 2), (2, 6)), ((2, 3, 2, 2), (2, 2, 2, 3)),
+    ],
+)  # fmt: skip
+def test_reshaped_radii_hold(before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for known in subsets(len(before)):
+        for trial in range(5):
+            v = torch.randn(before, generator=generator, dtype=torch.float64)
+            if trial > 1:
+                v = v * (torch.rand(before, generator=generator) > 0.6)
+            source = Radii.of(before, {known: slice_norm(v, known)})
+            holds(reshaped(source, after), v.reshape(after))
+
+
+def test_rows_survive_the_split_into_heads_and_back() -> None:
+    rows = Radii.of((1, 10, 12), {(2,): 2.0})
+    split = reshaped(rows, (1, 10, 3, 4))
+    assert split.over((3,)).upper == pytest.approx(2)
+    assert split.over((2, 3)).upper == pytest.approx(2)
+    assert split.total.upper == pytest.approx(2 * math.sqrt(10))
+    assert reshaped(Radii.of((1, 10, 3, 4), {(3,): 2.0}), (1, 10, 12)).over((2,)).upper == pytest.approx(
+        2 * math.sqrt(3)
+    )
+
+
+def test_broadcast_radii_hold() -> None:
+    generator = torch.Generator().manual_seed(2)
+    for shape in ((4, 1), (1,), (3, 4, 1), (5,), ()):
+        v = torch.randn(shape, generator=generator, dtype=torch.float64)
+        for known in subsets(len(shape)):
+            source = Radii.of(shape, {known: slice_norm(v, known)})
+            holds(broadcast(source, (3, 4, 5)), v.expand(3, 4, 5))
