@@ -17,7 +17,7 @@ import torch
 
 from lipaudit.graph.expressions import PRODUCTS, Expression, constant, express, number, operands
 from lipaudit.graph.node import Graph, Node, Ref
-from lipaudit.graph.rewrite import drop_unread, label, rebuild
+from lipaudit.graph.rewrite import Replacement, substitute
 from lipaudit.graph.slope import slope_bound
 from lipaudit.spectral.bracket import Bracket
 
@@ -78,18 +78,11 @@ def recognise_activations(graph: Graph) -> Graph:
         found = _match(node, matches, chain)
         if found is not None:
             matches[node.name] = found
-    replaced = drop_unread(
-        rebuild(graph, lambda node: _activation_node(node, matches[node.name]) if node.name in matches else None)
-    )
-    kept = {node.name for node in replaced}
-
-    def credit(node: Node) -> Node | None:
-        if node.name not in matches:
-            return None
-        gone = [chain.producers[name] for name in matches[node.name].between if name not in kept]
-        return replace(node, sources=tuple(dict.fromkeys(label(n) for n in gone if label(n) != label(node))))
-
-    return rebuild(replaced, credit)
+    replacements = {
+        name: Replacement((_activation_node(chain.producers[name], match),), 0, match.between)
+        for name, match in matches.items()
+    }
+    return substitute(graph, replacements)
 
 
 def _activation_node(node: Node, match: _Match) -> Node:

@@ -183,7 +183,7 @@ def number(argument: Argument) -> Fraction | None:
     """The finite number that a literal or a uniform constant tensor stands for, exactly; None for anything else."""
     if isinstance(argument, Constant):
         value = argument.value.detach()
-        if value.numel() == 0 or value.is_complex() or bool((value != value.flatten()[0]).any()):
+        if value.is_meta or value.numel() == 0 or value.is_complex() or bool((value != value.flatten()[0]).any()):
             return None
         argument = value.flatten()[0].item()
     if isinstance(argument, bool) or not isinstance(argument, int | float) or not math.isfinite(argument):

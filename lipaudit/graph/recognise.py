@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lipaudit.graph.activations import recognise_activations
-from lipaudit.graph.node import Graph, Node, Ref
+from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.rewrite import rebuild
 
 _IDENTITIES = {
@@ -22,46 +23,56 @@ _IDENTITIES = {
     "aten.lift_fresh_copy.default",
 }
 _DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
-_EVAL_BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
+_CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten._to_copy.default", "aten.type_as.default"}
+# Norms that return their statistics as well, as the same norm with one output: its name, and arguments renamed or added.
+_ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
+    "aten._native_batch_norm_legit_no_training.default": (
+        "aten.batch_norm.default", {}, {"training": False, "cudnn_enabled": False},
+    ),
+    "aten.native_layer_norm.default": ("aten.layer_norm.default", {}, {"cudnn_enable": False}),
+    "aten.native_group_norm.default": (
+        "aten.group_norm.default", {"group": "num_groups"}, {"cudnn_enabled": False},
+    ),
+    "aten._fused_rms_norm.default": ("aten.rms_norm.default", {}, {}),
+}  # fmt: skip
 
 
 def recognise(graph: Graph) -> Graph:
     """Every recognition, in the order in which they enable each other."""
-    steps = (drop_identities, recognise_activations)
+    steps = (drop_identities, recognise_normalizations, recognise_activations)
     for step in steps:
         graph = step(graph)
     return graph
 
 
 def drop_identities(graph: Graph) -> Graph:
-    """Remove operations that return their input."""
+    """Remove operations that return their input, and outputs that nothing reads."""
 
     def change(node: Node) -> Node | Ref | None:
-        refs = node.refs
-        if len(refs) != 1:
-            return None
         if node.name in alone:
-            return _batch_norm(node)
-        if node.op in _IDENTITIES or (node.op in _DROPOUTS and node.get("train") is False):
+            return _with_one_output(node)
+        refs = node.refs
+        if not refs:
+            return None
+        same = len(node.outputs) == 1 and node.get("self") is refs[0] and refs[0].info == node.output
+        if node.op in _IDENTITIES or (node.op in _CASTS and same) or (node.op in _DROPOUTS and node["train"] is False):
             return refs[0]
-        if node.op == "getitem" and refs[0].name in alone:
-            return refs[0]
-        return None
+        return refs[0] if node.op == "getitem" and refs[0].name in alone else None
 
-    alone = _batch_norms_without_statistics(graph)
+    alone = _statistics_unread(graph)
     return rebuild(graph, change)
 
 
-def _batch_norms_without_statistics(graph: Graph) -> set[str]:
-    """Batch norms in eval mode of which nothing reads the statistics that they return beside their output."""
-    norms = {n.name for n in graph if n.op == _EVAL_BATCH_NORM and len(n.refs) == 1}
+def _statistics_unread(graph: Graph) -> set[str]:
+    """Norms of which nothing reads the statistics that they return beside their output."""
+    norms = {n.name for n in graph if n.op in _ONE_OUTPUT}
     for node in graph:
         if node.op != "getitem" or node["index"] != 0:
             norms.difference_update(ref.name for ref in node.refs)
     return norms.difference(graph.outputs)
 
 
-def _batch_norm(node: Node) -> Node:
-    """The same batch norm spelled with one output."""
-    arguments = {**node.arguments, "training": False, "cudnn_enabled": False}
-    return replace(node, op="aten.batch_norm.default", arguments=arguments, outputs=node.outputs[:1])
+def _with_one_output(node: Node) -> Node:
+    op, renamed, added = _ONE_OUTPUT[node.op]
+    arguments = {renamed.get(k, k): v for k, v in node.arguments.items() if k not in ("N", "C", "HxW")}
+    return replace(node, op=op, arguments={**arguments, **added}, outputs=node.outputs[:1])

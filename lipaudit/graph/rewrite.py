@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 
@@ -52,3 +52,46 @@ def drop_unread(graph: Graph) -> Graph:
 def label(node: Node) -> str:
     """How a node is called in a list of what was folded: its module path, or its own name at the top level."""
     return node.module or node.name
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What takes the place of one node: ``nodes``, of which the last has the replaced node's name and output.
+
+    ``merged`` names nodes that the pattern went through. Those that nothing else reads disappear; ``nodes[core]``, the
+    one that stands for the pattern, lists them among its sources.
+    """
+
+    nodes: tuple[Node, ...]
+    core: int
+    merged: tuple[str, ...] = ()
+
+
+def substitute(graph: Graph, replacements: Mapping[str, Replacement]) -> Graph:
+    """The graph with every named node replaced, without what nothing reads any more."""
+    nodes: list[Node] = []
+    for node in graph:
+        nodes += replacements[node.name].nodes if node.name in replacements else (node,)
+    replaced = drop_unread(replace(graph, nodes=tuple(nodes)))
+    kept = {node.name for node in replaced}
+    producers = {node.name: node for node in graph}
+    gone = {
+        found.nodes[found.core].name: [producers[name] for name in found.merged if name not in kept]
+        for found in replacements.values()
+    }
+
+    def credit(node: Node) -> Node | None:
+        if node.name not in gone:
+            return None
+        merged = (s for n in gone[node.name] for s in (*n.sources, label(n)))
+        return replace(node, sources=tuple(s for s in dict.fromkeys((*node.sources, *merged)) if s != label(node)))
+
+    return rebuild(replaced, credit)
+
+
+def new_name(graph: Graph, base: str) -> str:
+    """``base``, with underscores behind it where a node has that name already."""
+    taken = {node.name for node in graph}
+    while base in taken:
+        base += "_"
+    return base

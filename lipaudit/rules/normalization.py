@@ -4,6 +4,10 @@ For y = gamma (x - mean) / s with s = sqrt(var + eps) over D entries the Jacobia
 where P removes the mean and z is the normalised row. Its norm is at most max|gamma| / s <= max|gamma| / sqrt(eps),
 approached where the row is constant. For RMS norm P is the identity and s = sqrt(mean(x^2) + eps): max|gamma| /
 sqrt(eps), attained at 0.
+
+l2 normalisation x / max(||x||, eps) is x / eps inside the ball and a radial projection with the factor 1 / ||x|| outside.
+x / (||x|| + eps) has the Jacobian (I - x x^T / (||x|| (||x|| + eps))) / (||x|| + eps). Both have the constant 1 / eps,
+approached at 0.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import math
 import torch
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.normalizations import NORMALIZATION, Normalization
 from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, rounded, stretch
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
@@ -97,6 +102,25 @@ def rms_norm(node: Node, _settings: Settings) -> Effect:
     else:
         epsilon = number(node, "eps")
     return _divided(node, constant(node, "weight"), epsilon, row, outputs=("rstd",))
+
+
+@rule(
+    NORMALIZATION,
+    formula="1/sqrt(eps) for z / sqrt(mean(z^2) + eps), 1/eps for z / max(|z|, eps) and z / (|z| + eps)",
+    source="J = (P - z z^T / D) / s with s >= sqrt(eps); the factor 1 / (|z| + eps) is at most 1/eps",
+    exact=True,
+)
+def normalization(node: Node, _settings: Settings) -> Effect:
+    """A normalisation of rows without weights, as the graph's recognition leaves it; 0 for centred rows of one entry."""
+    payload: Normalization = node.payload
+    shape = data(node, "input").shape
+    if payload.epsilon <= 0:
+        return Effect.unbounded("a normalisation without a positive eps has no finite constant: set eps > 0")
+    if payload.centred and math.prod(shape[axis] for axis in payload.axes) == 1:
+        return stretch(node, {"input": 0.0})
+    if payload.form == "root":
+        return stretch(node, {"input": inverse_root(payload.epsilon)})
+    return stretch(node, {"input": rounded(1 / payload.epsilon)})
 
 
 def _centred(node: Node, row: int, weight: torch.Tensor | None) -> Effect:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from lipaudit.graph.normalizations import NORMALIZATION, Normalization
 from tests.nodes import data
 from tests.rules.cases import case, unbounded, unsupported
 
@@ -60,3 +61,40 @@ unbounded("layer_norm", data(1, 3, 4), [4], None, None, 0.0, witness=None)
 unbounded("rms_norm", data(1, 3, 4), [4], None, 0.0)
 unsupported("layer_norm", data(1, 3, 4), [4], data(4), None, 1e-5)
 unsupported("rms_norm", data(1, 3, 4), [4], torch.full((4,), torch.nan, dtype=F64), 1e-5)
+
+
+def _normalised(x: torch.Tensor, axes: tuple[int, ...], centred: bool, epsilon: float, form: str) -> torch.Tensor:
+    """Written out without the payload: every form as the quotient that it is."""
+    rows = x.movedim(axes, tuple(range(-len(axes), 0)))
+    flat = rows.reshape(*rows.shape[: x.dim() - len(axes)], -1)
+    z = flat - flat.mean(-1, keepdim=True) if centred else flat
+    squares = (z * z).sum(-1, keepdim=True)
+    if form == "root":
+        size = (squares / z.shape[-1] + epsilon) ** 0.5
+    else:  # away from 0, where the root has no derivative
+        length = torch.where(squares > 0, squares, 1.0) ** 0.5 * (squares > 0)
+        size = length.clamp(min=epsilon) if form == "clamped" else length + epsilon
+    return (z / size).reshape(rows.shape).movedim(tuple(range(-len(axes), 0)), axes)
+
+
+def _normalization(shape: tuple[int, ...], axes: tuple[int, ...], centred: bool, epsilon: float, form: str) -> None:
+    payload = Normalization(axes, centred, epsilon, form)  # type: ignore[arg-type]
+
+    def formula(x: torch.Tensor) -> torch.Tensor:
+        return _normalised(x, axes, centred, epsilon, form)
+
+    scales = (1.0, epsilon, 1e3)
+    case(NORMALIZATION, input=data(*shape), payload=payload, function=payload.evaluate, formula=formula, scales=scales)
+
+
+for centred in (True, False):
+    for epsilon in (1e-5, 0.3):
+        for form in ("root", "clamped", "shifted"):
+            _normalization((1, 3, 4), (2,), centred, epsilon, form)
+    _normalization((1, 3, 2, 2), (1, 3), centred, 1e-3, "root")
+    _normalization((1, 3, 2, 2), (1,), centred, 1e-3, "clamped")
+_normalization((1, 3, 1), (2,), True, 1e-3, "root")
+_normalization((1, 3, 1), (2,), False, 1e-3, "root")
+for form in ("root", "clamped"):
+    payload = Normalization((2,), False, 0.0, form)  # type: ignore[arg-type]
+    unbounded(NORMALIZATION, input=data(1, 3, 4), payload=payload, function=payload.evaluate)
