@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 
@@ -26,18 +27,22 @@ from lipaudit.errors import (
     UsageError,
 )
 from lipaudit.frontends import LoadedModel, load
+from lipaudit.frontends.domains import DomainRequest, override_preprocessing, pixels_of, resolve_domain
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture import capture
 from lipaudit.graph.node import Graph
 from lipaudit.graph.placeholders import fill, has_values
-from lipaudit.graph.simplify import simplify
+from lipaudit.graph.recognise import recognise
+from lipaudit.graph.simplify import fold
+from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.extents import Extents
 from lipaudit.network.lower import jacobian_lower_bound
-from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.report.assemble import layer_records, network_record
+from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
+from lipaudit.report.assemble import domain_record, layer_records, network_record
 from lipaudit.report.record import AuditReport, ModelRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
-from lipaudit.rules.registry import Settings
+from lipaudit.rules.registry import Settings, Status
 from lipaudit.spectral.gram import check_tolerance
 
 _PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
@@ -56,12 +61,19 @@ def audit(
     lower_bound: bool = False,
     seed: int = 0,
     structure: bool = False,
+    domain: str = "global",
+    around: str | torch.Tensor | None = None,
+    radius: float | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
 
-    The bound is sup ||f(x) - f(y)|| / ||x - y|| over all inputs x != y, l2 norms over all elements of one sample, for f in eval
-    mode. Certified: it holds for the real-arithmetic function that the stored weights define.
+    The bound is sup ||f(x) - f(y)|| / ||x - y|| over all inputs x != y of the domain, l2 norms over all elements of one sample,
+    for f in eval mode. Certified: it holds for the real-arithmetic function that the stored weights define. Networks that
+    multiply data-dependent tensors (attention, gating) have bounds of rigor ``numerical``: theorems too, up to the rounding of
+    the values that were computed at the centre of the domain.
 
     Args:
         model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
@@ -74,6 +86,11 @@ def audit(
         seed: seeds that search.
         structure: only find out which operations and whether the network have a finite constant, in seconds: models given by
             name are built without weights, no norm is computed, the report has statuses and no figures.
+        domain: "global" (all inputs), "pixels" (images with pixels in [0, 1], normalised as the model expects it) or "ball"
+            (within ``radius`` of ``around``).
+        around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own
+            normalisation; a tensor or tensor file (.npy, .pt) in the network's own input.
+        mean, std: the normalisation (pixel - mean) / std, one number per channel, where the model's own is not known.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -96,6 +113,7 @@ def audit(
         raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
     if structure and (lower_bound or weights is not None or arch is not None):
         raise UsageError("structure reads no weights: leave out weights, arch and the lower bound")
+    request = DomainRequest(domain, around, radius)
     clock = _Clock()
     shapes = _shapes(input_shape)
     if isinstance(model, str):
@@ -104,25 +122,34 @@ def audit(
         raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
     else:
         loaded = wrap_module(model, shapes)
+    loaded = replace(loaded, preprocessing=override_preprocessing(loaded, _numbers(mean), _numbers(std)))
     clock.lap("load")
     with _named(loaded), _on_device(loaded.module, device) as place:
         if not structure:
             _check_finite(loaded.module)
+        region = resolve_domain(request, loaded)
         inputs = _inputs(loaded, place)
         graph = capture(loaded.module, inputs)
-        simple = simplify(fill(graph) if structure else graph)
+        recognised = recognise(fill(graph) if structure else graph)
+        simple = fold(recognised)
         clock.lap("capture")
         effects = evaluate_rules(simple, Settings(tol, structure), progress)
         clock.lap("norms")
-        found = propagate(simple, effects)
+        found = propagate(simple, effects, Extents(recognised, region, structure))
         rows = layer_records(simple, found, loaded.node_names)
+        others = _other_domains(found, region, loaded)
         clock.lap("propagation")
         lower = None
         if lower_bound:
-            lower = _lower_bound(loaded.module, inputs, seed)
+            lower = _lower_bound(loaded.module, inputs, seed, region)
             clock.lap("lower bound")
-        std = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
-        network = network_record(simple, found, rows, lower, std, loaded.output_names)
+        scale = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
+        network = network_record(simple, found, rows, lower, scale, loaded.output_names, region.name)
+        elsewhere = [
+            domain_record(other.name, propagate(simple, effects, Extents(recognised, other, structure)).network, scale)
+            for other in others
+        ]
+        network = replace(network, other_domains=tuple(elsewhere))
         # a Jacobian is computed in the network's own precision: a hair above the bound is its rounding
         if lower is not None and network.upper_bound is not None and lower > network.upper_bound * 1.01:
             raise GraphError(
@@ -131,7 +158,15 @@ def audit(
             )
         return AuditReport(
             model=_model_record(loaded, graph, structure),
-            settings=SettingsRecord(tolerance=tol, device=place.type, seed=seed, structure=structure),
+            settings=SettingsRecord(
+                tolerance=tol,
+                device=place.type,
+                seed=seed,
+                structure=structure,
+                domain=region.name,
+                around=around if isinstance(around, str) else None,
+                radius=radius,
+            ),
             network=network_without_figures(network) if structure else network,
             layers=layers_without_figures(rows) if structure else rows,
             tool_version=__version__,
@@ -202,9 +237,21 @@ def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor
         ) from error
 
 
-def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int) -> float:
+def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(float(v) for v in values)
+
+
+def _other_domains(found: Propagation, region: Domain, loaded: LoadedModel) -> list[Domain]:
+    """The domains whose figures stand beside those of the domain in force: pixels where no global bound exists."""
+    if region is not GLOBAL:
+        return [GLOBAL]
+    pixels = pixels_of(loaded) if found.network.status is Status.UNBOUNDED else None
+    return [] if pixels is None else [pixels]
+
+
+def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, region: Domain) -> float:
     try:
-        return jacobian_lower_bound(module, inputs, seed)
+        return jacobian_lower_bound(module, inputs, seed, region)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         raise CaptureError(

@@ -16,6 +16,8 @@ from lipaudit.errors import GraphError
 from lipaudit.graph.arguments import call, overload
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 
+_VIEWS = {"aten.view.default", "aten._unsafe_view.default"}
+
 Value: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
 
 
@@ -67,7 +69,10 @@ def evaluate(node: Node, values: Mapping[str, Value], dtype: torch.dtype | None 
     elif node.payload is not None:
         result = node.payload.evaluate(*(_tensor(ref, values) for ref in node.refs))
     elif node.op.count(".") == 2:
-        result = call(overload(node.op), {k: _filled(v, values, dtype) for k, v in node.arguments.items()})
+        arguments = {k: _filled(v, values, dtype) for k, v in node.arguments.items()}
+        if node.op in _VIEWS:  # in the network these operands were laid out so that a view exists
+            arguments["self"] = arguments["self"].contiguous()
+        result = call(overload(node.op), arguments)
     else:
         raise GraphError(f"node {node.name} ({node.op}) is no ATen operation, it cannot be evaluated")
     value: Value = tuple(result) if isinstance(result, list | tuple) else result

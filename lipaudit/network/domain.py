@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.graph.node import Graph
 from lipaudit.rules.radii import Radii
 from lipaudit.spectral.bracket import Bracket
 
@@ -23,11 +22,32 @@ _SLACK = 1 + 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """A set of inputs: for every network input a centre and radii around it; nothing is known of an input without."""
+    """A set of inputs: for every network input a centre and radii around it; nothing is known of an input without.
+
+    ``reach`` has the half widths of a box, ``radius`` is that of a ball; both are empty for the whole space.
+    """
 
     name: str
     centres: Mapping[str, torch.Tensor] = field(default_factory=dict)
     radii: Mapping[str, Radii] = field(default_factory=dict)
+    reach: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    radius: float | None = None
+
+    def nearest(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The point of the domain nearest to the given one."""
+        away = {
+            name: x.to(torch.float64) - self.centres[name].to(x.device)
+            for name, x in inputs.items()
+            if name in self.centres
+        }
+        for name, half in self.reach.items():
+            away[name] = torch.clamp(away[name], -half.to(away[name].device), half.to(away[name].device))
+        length = math.sqrt(math.fsum(float(a.square().sum()) for a in away.values()))
+        shrink = min(1.0, self.radius / length) if self.radius is not None and length else 1.0
+        return {
+            name: (self.centres[name].to(x.device) + shrink * away[name]).to(x.dtype) if name in away else x
+            for name, x in inputs.items()
+        }
 
 
 GLOBAL = Domain("global")
@@ -42,7 +62,7 @@ def pixel_box(shapes: Mapping[str, Sequence[int]], mean: Sequence[float], std: S
     >>> round(box.radii["x"].over(()).upper, 6), round(box.radii["x"].total.upper, 6)
     (2.0, 4.0)
     """
-    centres, radii = {}, {}
+    centres, radii, half = {}, {}, {}
     for name, shape in shapes.items():
         channels = shape[1]
         middle = torch.tensor([(0.5 - m) / s for m, s in zip(mean, std, strict=True)], dtype=torch.float64)
@@ -50,6 +70,7 @@ def pixel_box(shapes: Mapping[str, Sequence[int]], mean: Sequence[float], std: S
         column = (1, -1, *(1,) * (len(shape) - 2))
         centres[name] = middle.expand(channels).reshape(column).expand(tuple(shape)).clone()
         reach = reach.expand(channels)
+        half[name] = reach.reshape(column).expand(tuple(shape)).clone()
         positions = math.prod(shape[2:])
         pixel = float(torch.linalg.vector_norm(reach)) * _SLACK
         radii[name] = Radii.of(
@@ -60,7 +81,7 @@ def pixel_box(shapes: Mapping[str, Sequence[int]], mean: Sequence[float], std: S
                 tuple(range(len(shape))): pixel * math.sqrt(positions * shape[0]) * _SLACK,
             },
         )
-    return Domain("pixels", centres, radii)
+    return Domain("pixels", centres, radii, half)
 
 
 def ball(centres: Mapping[str, torch.Tensor], radius: float) -> Domain:
@@ -68,9 +89,5 @@ def ball(centres: Mapping[str, torch.Tensor], radius: float) -> Domain:
     radii = {
         name: Radii.of(tuple(x.shape), {tuple(range(x.dim())): Bracket.at_most(radius)}) for name, x in centres.items()
     }
-    return Domain("ball", {name: x.detach().to(torch.float64) for name, x in centres.items()}, radii)
-
-
-def described(domain: Domain, graph: Graph) -> bool:
-    """Whether the domain says something of every input of the graph."""
-    return all(name in domain.radii for name in graph.inputs)
+    middle = {name: x.detach().to(torch.float64) for name, x in centres.items()}
+    return Domain("ball", middle, radii, radius=radius)

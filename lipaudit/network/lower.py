@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from lipaudit.network.domain import GLOBAL, Domain
 
 POINTS = 2
 POWER_STEPS = 5
@@ -24,8 +26,12 @@ ASCENT_STEPS = 3
 STEP = 0.1
 
 
-def jacobian_lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int = 0) -> float:
+def jacobian_lower_bound(
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int = 0, domain: Domain = GLOBAL
+) -> float:
     """The largest ||J(x) v|| / ||v|| found at the given inputs and at random ones (standard normal, seeded).
+
+    On a domain only its points count: every point is moved to the nearest one of the domain, the first to its centre.
 
     Several inputs and outputs count as one vector each. The module is left as it was found. Attention runs without its
     fused kernels, which have no forward derivative.
@@ -34,19 +40,27 @@ def jacobian_lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], 
         a plain number, 0 for a network whose outputs do not depend on its floating-point inputs.
     """
     generator = torch.Generator().manual_seed(seed)
+    names = list(inputs)
+
+    def inside(x: list[torch.Tensor]) -> list[torch.Tensor]:
+        return list(domain.nearest(dict(zip(names, x, strict=True))).values())
+
     with _frozen(module), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         # torch's own forward-mode differentiation loads decompositions through torch.jit
         warnings.filterwarnings("ignore", message=r"`torch\.jit\.\w+` is deprecated", category=FutureWarning)
         trials = []
         for point in range(POINTS):
             x = [
-                t.detach().clone() if point == 0 and bool(t.any()) else torch.randn(t.shape, generator=generator).to(t)
+                t.detach().clone()
+                if point == 0 and (domain.centres or bool(t.any()))
+                else torch.randn(t.shape, generator=generator).to(t)
                 for t in inputs.values()
             ]
+            x = inside(x)
             v = _normalised([torch.randn(t.shape, generator=generator).to(t) for t in x])
             trials.append((*_power_iteration(module, x, v, POWER_STEPS), x))
         best, v, x = max(trials, key=lambda trial: trial[0])
-        return _ascend(module, best, v, x)
+        return _ascend(module, best, v, x, inside)
 
 
 @contextmanager
@@ -63,12 +77,18 @@ def _frozen(module: nn.Module) -> Iterator[None]:
             p.requires_grad_(needed)
 
 
-def _ascend(module: nn.Module, best: float, v: list[torch.Tensor], x: list[torch.Tensor]) -> float:
+def _ascend(
+    module: nn.Module,
+    best: float,
+    v: list[torch.Tensor],
+    x: list[torch.Tensor],
+    inside: Callable[[list[torch.Tensor]], list[torch.Tensor]],
+) -> float:
     step = STEP * max(1e-3, _norm(x))
     for _ in range(ASCENT_STEPS):
         trials = []
         for sign in (1, -1):
-            moved = [a + sign * step * d for a, d in zip(x, v, strict=True)]
+            moved = inside([a + sign * step * d for a, d in zip(x, v, strict=True)])
             trials.append((*_power_iteration(module, moved, v, 2), moved))
         size, direction, moved = max(trials, key=lambda trial: trial[0])
         if size > best:

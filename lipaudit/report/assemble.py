@@ -11,7 +11,8 @@ from lipaudit.graph.activations import Activation
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.propagate import Propagation, Value
-from lipaudit.report.record import LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.rules.operands import rounded
 from lipaudit.rules.registry import Effect, Status, find_rule
 from lipaudit.spectral.bracket import Bracket, round_down, round_up
 from lipaudit.spectral.geometry import Convolution
@@ -196,6 +197,7 @@ def network_record(
     lower: float | None,
     std: tuple[float, ...] | None,
     output_names: tuple[str, ...] = (),
+    domain: str = "global",
 ) -> NetworkRecord:
     """The network's own figures.
 
@@ -207,14 +209,12 @@ def network_record(
     outputs = tuple(_output(title, found.outputs[name]) for title, name in zip(titles, graph.outputs, strict=True))
     value = found.network
     plain, log10 = _plain(value)
-    pixel_plain = pixel_log10 = None
-    if std is not None and value.status is Status.FINITE:
-        pixels = Bracket(-math.inf, value.log_upper) * Bracket.exact(max(1 / s for s in std)) * Bracket.exact(1.0)
-        pixel_plain, pixel_log10 = _plain(Value(Status.FINITE, pixels.log_upper))
+    pixel_plain, pixel_log10 = _pixels(value, std)
     reasons = tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
     return NetworkRecord(
         status=value.status.value,
         rigor=value.rigor.value if value.status is Status.FINITE else None,
+        domain=domain,
         upper_bound=plain,
         log10_upper_bound=log10,
         lower_bound=lower if lower is None or plain is None else min(lower, plain),
@@ -223,6 +223,22 @@ def network_record(
         reasons=reasons,
         outputs=outputs,
     )
+
+
+def domain_record(domain: str, value: Value, std: tuple[float, ...] | None) -> DomainRecord:
+    """The network's figures over another domain."""
+    plain, log10 = _plain(value)
+    pixel_plain, pixel_log10 = _pixels(value, std)
+    rigor = value.rigor.value if value.status is Status.FINITE else None
+    return DomainRecord(domain, value.status.value, rigor, plain, log10, pixel_plain, pixel_log10)
+
+
+def _pixels(value: Value, std: tuple[float, ...] | None) -> tuple[float | None, float | None]:
+    """The bound with respect to pixels in [0, 1] that are divided by ``std``."""
+    if std is None or value.status is not Status.FINITE:
+        return None, None
+    pixels = Bracket(-math.inf, value.log_upper) * rounded(max(1 / abs(s) for s in std))
+    return _plain(Value(Status.FINITE, pixels.log_upper))
 
 
 def _output(name: str, value: Value) -> OutputRecord:

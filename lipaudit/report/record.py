@@ -53,12 +53,26 @@ class OutputRecord:
 
 
 @dataclass(frozen=True)
+class DomainRecord:
+    """The network's bound over another domain than the one in force; ``pixel_*`` as in :class:`NetworkRecord`."""
+
+    domain: str
+    status: str
+    rigor: str | None = None
+    upper_bound: float | None = None
+    log10_upper_bound: float | None = None
+    pixel_upper_bound: float | None = None
+    pixel_log10_upper_bound: float | None = None
+
+
+@dataclass(frozen=True)
 class NetworkRecord:
     """The whole network: sup ||f(x) - f(y)|| / ||x - y|| over the stated domain.
 
     ``lower_bound`` is empirical (largest Jacobian norm found, rigor ``estimate``), None unless it was asked for.
     ``pixel_*`` repeat the upper bound with respect to pixels in [0, 1] where the model's own normalisation is known.
-    ``outputs`` has one entry per output; the network's figure is the root of the sum of squares.
+    ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
+    the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
     """
 
     status: str
@@ -71,6 +85,7 @@ class NetworkRecord:
     pixel_log10_upper_bound: float | None = None
     reasons: tuple[str, ...] = ()
     outputs: tuple[OutputRecord, ...] = ()
+    other_domains: tuple[DomainRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +108,8 @@ class ModelRecord:
 class SettingsRecord:
     """Everything that the figures depend on beside the model.
 
+    ``around`` and ``radius`` are those of the domain ``ball``, as the user gave them.
+
     ``structure`` marks a report without figures: weights were not read, and ``status`` is the answer.
     """
 
@@ -104,6 +121,8 @@ class SettingsRecord:
     device: str = "cpu"
     seed: int = 0
     structure: bool = False
+    around: str | None = None
+    radius: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.rules.contraction import Contraction, einsum, matrix_product
-from lipaudit.rules.magnitudes import Interval, Magnitude, passes, whole
+from lipaudit.rules.magnitudes import Magnitude, passes, whole
 from lipaudit.rules.operands import count_refs, repeats, root, shape_of, stretch
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
@@ -45,10 +45,11 @@ def batched_product(node: Node, settings: Settings) -> Effect:
 
 @rule(
     "aten.einsum.default",
-    formula="unbounded; the Frobenius norm of the other operand's slices where it is bounded",
-    source="bilinear in two data-dependent tensors (Cauchy-Schwarz)",
+    formula="sigma_1 of the constant operand as a matrix from summed to output indices; for two data-dependent operands "
+    "unbounded, or the Frobenius norm of the other operand's slices where it is bounded",
+    source="a block-diagonal map; bilinear in two data-dependent tensors (Cauchy-Schwarz)",
 )
-def einsum_of_two(node: Node, _settings: Settings) -> Effect:
+def einsum_of_two(node: Node, settings: Settings) -> Effect:
     """An einsum of two operands."""
     tensors, equation = node["tensors"], node["equation"]
     if not isinstance(tensors, tuple) or not isinstance(equation, str) or len(tensors) != 2:
@@ -62,9 +63,7 @@ def einsum_of_two(node: Node, _settings: Settings) -> Effect:
     fixed = tensors[1 - position]
     if not isinstance(fixed, Constant):
         return Effect.unsupported("einsum without a constant or data-dependent operand")
-    known = Magnitude(Radii.zero(shape_of(fixed)), Interval(), lambda: fixed.value.detach().to("cpu", torch.float64))
-    other = Magnitude(Radii(shape_of(tensors[position])), Interval(), lambda: None)
-    return Effect.stretch(product.factors(*((other, known) if position == 0 else (known, other)))[position])
+    return Effect.stretch(product.norm_of(fixed.value.detach().to("cpu"), position == 0, settings.tolerance))
 
 
 @rule(

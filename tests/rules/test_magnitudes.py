@@ -132,3 +132,60 @@ def test_broadcast_radii_hold() -> None:
         for known in subsets(len(shape)):
             source = Radii.of(shape, {known: slice_norm(v, known)})
             holds(broadcast(source, (3, 4, 5)), v.expand(3, 4, 5))
+
+
+CONDITIONAL = [c for c in CASES if apply_rule(c.build().node, Settings()).given is not None]
+
+
+def test_some_rules_depend_on_magnitudes() -> None:
+    assert len(CONDITIONAL) > 50
+
+
+@pytest.mark.parametrize("case", CONDITIONAL, ids=lambda case: case.label)
+def test_constants_on_a_domain_hold(case: Case) -> None:
+    """Jacobians and chords within the radii, at random points and at points where single slices are large."""
+    operation = case.build()
+    given = apply_rule(operation.node, Settings()).given
+    assert given is not None
+    generator = torch.Generator().manual_seed(5)
+    found = 0
+    for radius, shift in ((0.1, 1.0), (1.0, 0.0), (3.0, 0.5), (0.4, 3.0)):
+        centres = [shift + 0.3 * x.random(generator) for x in operation.inputs]
+        deviations = [[radius * torch.randn(c.shape, generator=generator).to(c) for _ in range(4)] for c in centres]
+        for rows in deviations:
+            rows[2].mul_(torch.rand(rows[2].shape, generator=generator) > 0.5)
+            rows[3] = radius * rows[3].sign()
+        for known in subsets(min(3, max(c.dim() for c in centres))):
+            operands = tuple(
+                magnitude(c, rows, tuple(a for a in known if a < c.dim()))
+                for c, rows in zip(centres, deviations, strict=True)
+            )
+            effect = given(operands)
+            if effect.status is not Status.FINITE:
+                continue
+            found += 1
+            points = [[c + rows[i] for c, rows in zip(centres, deviations, strict=True)] for i in range(4)]
+            below_jacobians(operation, effect, points)
+            below_chords(operation, effect, points)
+    if "div" not in case.op and "log" not in case.op and "tan" not in case.op:
+        assert found or not any(x.shape for x in operation.inputs)
+
+
+def below_jacobians(operation: Operation, effect: Effect, points: list[list[torch.Tensor]]) -> None:
+    for point in points:
+        jacobians = torch.autograd.functional.jacobian(
+            lambda *x: tuple(y for y in operation.function(*x) if y.is_floating_point()), tuple(point)
+        )
+        for outputs in jacobians:
+            for part, factor, x in zip(outputs, effect.factors, point, strict=True):
+                norm = float(torch.linalg.matrix_norm(part.reshape(-1, max(1, x.numel())), 2))
+                assert norm <= factor.upper * MARGIN, (norm, factor)
+
+
+def below_chords(operation: Operation, effect: Effect, points: list[list[torch.Tensor]]) -> None:
+    for first, second in itertools.combinations(points, 2):
+        bound = sum(
+            factor.upper * float((a - b).norm()) for factor, a, b in zip(effect.factors, first, second, strict=True)
+        )
+        for y, z in zip(operation.function(*first), operation.function(*second), strict=True):
+            assert float((y - z).norm()) <= bound * MARGIN + 1e-12
