@@ -22,11 +22,12 @@ from typing import Literal
 
 import torch
 
-from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
-from lipaudit.graph.rewrite import Replacement, new_name, substitute
+from lipaudit.graph.node import Constant, Graph, Node, Ref
+from lipaudit.graph.rewrite import Replacement, Steps, substitute
 from lipaudit.graph.row_sizes import Quotient, RowReader
 
 NORMALIZATION = "lipaudit.normalization"
+_RESHAPE = "aten.reshape.default"
 Form = Literal["root", "clamped", "shifted"]
 _NAMES = {(True, "root"): "layer_norm", (False, "root"): "rms_norm"}
 # Squares of numbers outside these limits leave the range of floats.
@@ -68,35 +69,6 @@ def recognise_normalizations(graph: Graph) -> Graph:
     return substitute(graph, replacements)
 
 
-class _Chain:
-    """Nodes after each other in the place of ``node``: all but the last get derived names."""
-
-    def __init__(self, graph: Graph, node: Node, source: Ref) -> None:
-        self.graph, self.node, self.last = graph, node, source
-        self.steps: list[tuple[str, Node]] = []
-
-    def add(
-        self, suffix: str, op: str, arguments: Mapping[str, Argument], shape: tuple[int, ...], **more: object
-    ) -> None:
-        """Append an operation; ``arguments`` are those beside the tensor that it acts on, its first one."""
-        name = new_name(self.graph, f"{self.node.name}_{suffix}")
-        info = TensorInfo(shape, self.node.output.dtype)
-        first = "input" if op == NORMALIZATION else "self"
-        node = Node(name, op, {first: self.last, **arguments}, (info,), self.node.module, **more)  # type: ignore[arg-type]
-        self.steps.append((name, node))
-        self.last = Ref(name, info)
-
-    def replacement(self, merged: tuple[str, ...] = ()) -> Replacement:
-        """The chain with the last node named as the one that it replaces."""
-        nodes = [node for _, node in self.steps]
-        last = nodes[-1]
-        nodes[-1] = Node(
-            self.node.name, last.op, last.arguments, self.node.outputs, last.module, self.node.sources, last.payload
-        )
-        core = next(i for i, node in enumerate(nodes) if node.op == NORMALIZATION)
-        return Replacement(tuple(nodes), core, merged)
-
-
 def _own_operation(graph: Graph, node: Node) -> Replacement | None:
     rows = _rows(node)
     if rows is None:
@@ -109,18 +81,18 @@ def _own_operation(graph: Graph, node: Node) -> Replacement | None:
         return None
     axes, view = rows
     shape = source.info.shape
-    chain = _Chain(graph, node, source)
+    steps, last = Steps(graph, node), source
     if view is not None:
-        chain.add("grouped", "aten.reshape.default", {"shape": view}, view)
+        last = steps.add("grouped", _RESHAPE, {"self": last, "shape": view}, view)
     payload = Normalization(axes, node.op != "aten.rms_norm.default", epsilon, "root")
-    chain.add("normalized", NORMALIZATION, {}, view or shape, payload=payload)
+    last = steps.add("normalized", NORMALIZATION, {"input": last}, view or shape, payload)
     if view is not None:
-        chain.add("ungrouped", "aten.reshape.default", {"shape": shape}, shape)
+        last = steps.add("ungrouped", _RESHAPE, {"self": last, "shape": shape}, shape)
     if weight is not None:
-        chain.add("scaled", "aten.mul.Tensor", {"other": weight}, shape)
+        last = steps.add("scaled", "aten.mul.Tensor", {"self": last, "other": weight}, shape)
     if bias is not None:
-        chain.add("shifted", "aten.add.Tensor", {"other": bias, "alpha": 1}, shape)
-    return chain.replacement()
+        steps.add("shifted", "aten.add.Tensor", {"self": last, "other": bias, "alpha": 1}, shape)
+    return steps.replacement(NORMALIZATION)
 
 
 def _rows(node: Node) -> tuple[tuple[int, ...], tuple[int, ...] | None] | None:
@@ -206,12 +178,12 @@ def _quotient(graph: Graph, node: Node, source: Ref, found: Quotient, merged: tu
     # rounded so that a bound computed from them stays one
     epsilon = _float_below(size.epsilon) if size.form == "root" else _root(size.epsilon, up=False)
     factor = found.sign * _root(found.square, up=True)
-    chain = _Chain(graph, node, source)
+    steps, shape = Steps(graph, node), node.output.shape
     payload = Normalization(size.axes, size.centred, epsilon, size.form)  # type: ignore[arg-type]
-    chain.add("normalized", NORMALIZATION, {}, node.output.shape, payload=payload)
+    last = steps.add("normalized", NORMALIZATION, {"input": source}, shape, payload)
     if factor != 1:
-        chain.add("scaled", "aten.mul.Tensor", {"other": factor}, node.output.shape)
-    return chain.replacement(merged)
+        steps.add("scaled", "aten.mul.Tensor", {"self": last, "other": factor}, shape)
+    return steps.replacement(NORMALIZATION, merged)
 
 
 def _float_below(value: Fraction) -> float:

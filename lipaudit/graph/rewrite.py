@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.node import Argument, Graph, Node, Ref, TensorInfo
 
 
 def rebuild(graph: Graph, change: Callable[[Node], Node | Ref | None]) -> Graph:
@@ -89,9 +90,27 @@ def substitute(graph: Graph, replacements: Mapping[str, Replacement]) -> Graph:
     return rebuild(replaced, credit)
 
 
-def new_name(graph: Graph, base: str) -> str:
-    """``base``, with underscores behind it where a node has that name already."""
-    taken = {node.name for node in graph}
-    while base in taken:
-        base += "_"
-    return base
+class Steps:
+    """Nodes in the place of one, appended one by one; all but the last get names derived from its name."""
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        self.node, self.nodes = node, list[Node]()
+        self._taken = {n.name for n in graph}
+
+    def add(
+        self, suffix: str, op: str, arguments: Mapping[str, Argument], shape: tuple[int, ...], payload: Any = None
+    ) -> Ref:
+        """Append an operation whose output has the replaced node's dtype."""
+        name = f"{self.node.name}_{suffix}"
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        info = TensorInfo(shape, self.node.output.dtype)
+        self.nodes.append(Node(name, op, arguments, (info,), self.node.module, payload=payload))
+        return Ref(name, info)
+
+    def replacement(self, op: str, merged: tuple[str, ...] = ()) -> Replacement:
+        """What was appended; ``op`` is the operation that stands for the pattern."""
+        last = replace(self.nodes[-1], name=self.node.name, outputs=self.node.outputs)
+        nodes = (*self.nodes[:-1], last)
+        return Replacement(nodes, next(i for i, node in enumerate(nodes) if node.op == op), merged)
