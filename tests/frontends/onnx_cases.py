@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,28 +12,47 @@ from onnx import TensorProto, helper, numpy_helper
 
 @dataclass
 class Case:
-    """``y = op(x, *constants)``; a constant of None leaves an optional input out."""
+    """``y = op(x, *constants)``, or ``op(*operands)`` where text names an input; None leaves an optional input out."""
 
     op: str
     shape: tuple[int, ...] = (1, 4, 6, 6)
     constants: tuple[Any, ...] = ()
     opset: int = 17
     attributes: dict[str, Any] = field(default_factory=dict)
-    outputs: int = 1
+    outputs: int | tuple[int, ...] = 1  # how many, or which ones
+    operands: tuple[Any, ...] = ()
+    more: dict[str, tuple[int, ...]] = field(default_factory=dict)  # shapes of further inputs
+    domain: str = ""
 
     def __str__(self) -> str:
         options = "-".join(f"{k}{v}" for k, v in self.attributes.items())
         return f"{self.op}-{self.opset}-{options}".replace(" ", "")[:70]
 
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        return {"x": self.shape, **self.more}
+
+    def node(self) -> onnx.NodeProto:
+        names = [o if isinstance(o, str) else "" if o is None else f"c{i}" for i, o in enumerate(self._operands)]
+        kept = range(self.outputs) if isinstance(self.outputs, int) else self.outputs
+        outputs = [f"y{i}" if i in kept else "" for i in range(max(kept) + 1)]
+        return helper.make_node(self.op, names, outputs, name="the_node", domain=self.domain, **self.attributes)
+
+    @property
+    def _operands(self) -> tuple[Any, ...]:
+        return self.operands or ("x", *self.constants)
+
     def model(self) -> onnx.ModelProto:
-        names, initializers = ["x"], []
-        for i, constant in enumerate(self.constants):
-            names.append("" if constant is None else f"c{i}")
-            if constant is not None:
-                initializers.append(numpy_helper.from_array(np.asarray(constant), f"c{i}"))
-        outputs = [f"y{i}" for i in range(self.outputs)]
-        node = helper.make_node(self.op, names, outputs, name="the_node", **self.attributes)
-        return graph_model([node], {"x": self.shape}, outputs, initializers, self.opset)
+        node = self.node()
+        initializers = [
+            numpy_helper.from_array(np.asarray(operand), f"c{i}")
+            for i, operand in enumerate(self._operands)
+            if operand is not None and not isinstance(operand, str)
+        ]
+        model = graph_model([node], self.inputs, [o for o in node.output if o], initializers, self.opset)
+        if self.domain:
+            model.opset_import.append(helper.make_opsetid(self.domain, 1))
+        return model
 
 
 def graph_model(nodes, inputs, outputs, initializers=(), opset=17, dtype=TensorProto.FLOAT) -> onnx.ModelProto:
@@ -47,7 +66,11 @@ def graph_model(nodes, inputs, outputs, initializers=(), opset=17, dtype=TensorP
     for output in graph.output:
         output.type.tensor_type.elem_type = dtype
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    model.ir_version = 8 if opset < 20 else 10
+    model.ir_version = 3 if opset < 9 else 8 if opset < 20 else 10 if opset < 24 else 12
+    if opset < 9:  # initialisers had to be inputs then
+        for entry in initializers:
+            graph_input = helper.make_tensor_value_info(entry.name, entry.data_type, entry.dims)
+            model.graph.input.append(graph_input)
     return model
 
 
@@ -188,7 +211,7 @@ CASES = [
     Case("ReduceSum", constants=(_i(-1),), attributes={"keepdims": 1}),
     Case("ReduceMean"),
     # known to onnx2torch alone
-    Case("GatherND", (1, 4, 3), (np.array([[0, 1], [0, 3]]),), 13),
+    Case("Mod", constants=(np.float32(2),), attributes={"fmod": 1}),
     # known by their definition in the standard alone
     Case("MeanVarianceNormalization", opset=13),
     _resize(10, (1, 1, 2, 2)),
@@ -208,6 +231,172 @@ CASES = [
     _resize(11, (1, 1, 1.3, 1.9), mode="linear"),
     _resize(18, (2, 2), mode="linear", axes=[2, 3]),
     _resize(13, sizes=(1, 2, 9, 9), mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1),
+    # the second operand, or all but the first, depend on the input
+    Case("MatMul", (1, 5, 8), operands=(_f(4, 5), "x")),
+    Case("MatMul", (1, 5, 8), operands=(_f(5), "x")),
+    Case("MatMul", (1, 5, 8), (_f(8),)),
+    Case("MatMul", (1, 2, 5, 8), (_f(2, 8, 3),)),
+    Case("Gemm", (1, 8), operands=(_f(3, 8), "x", _f(3, 1)), attributes={"transB": 1}),
+    Case("Gemm", (1, 5), (_f(5, 4), np.float32(2)), opset=11),
+    *(
+        Case("Einsum", (1, 5, 8), (_f(*shape),), attributes={"equation": equation})
+        for shape, equation in (
+            ((8, 3), "bij,jk->bik"),
+            ((8, 3), "...j,jk->...k"),
+            ((8, 3), "bij,jk"),
+            ((3, 8), "bij, kj -> bik"),
+            ((5, 3), "bij,ik->bjk"),
+            ((1, 8, 3), "bij,bjk->bik"),
+            ((5, 8), "bij,ij->bi"),
+            ((1, 5, 8), "bij,bij->jib"),
+            ((8,), "bij,k->bijk"),
+            ((4, 5), "bij,ki->b"),  # torch's own: an axis is summed alone
+        )
+    ),
+    Case("Einsum", (1, 5, 8), operands=(_f(8, 3), "x"), attributes={"equation": "jk,bij->bik"}),
+    Case("Einsum", (1, 5, 8), attributes={"equation": "bij->jib"}),
+    Case("Einsum", (1, 2, 5, 8), operands=("x", "x"), attributes={"equation": "bhid,bhjd->bhij"}),
+    *(Case(op, operands=(np.float32(2), "x")) for op in ("Sub", "Div", "Pow")),
+    *(
+        Case("Where", (1, 5, 8), operands=(_f(5, 8) > 0, *rest))
+        for rest in (("x", np.float32(0)), (_f(8), "x"), ("x", "x"))
+    ),
+    # entries at constant positions
+    *(Case("GatherND", (1, 4, 3), (indices,), 13) for indices in (np.array([[0, -1], [0, 3]]), np.array([[0]]))),
+    Case("GatherND", (1, 4, 3), (np.array([[[1], [3]]]),), 13, {"batch_dims": 1}),
+    *(
+        Case("ScatterND", (1, 4, 3), (np.array([[0, 1], [0, -1]]), _f(2, 3)), 16, {"reduction": r})
+        for r in ("none", "add")
+    ),
+    Case("ScatterND", (1, 3), operands=(_f(1, 4, 3), np.array([[0, 1]]), "x")),
+    Case("ScatterND", (1, 4, 3), operands=("x", np.array([[0, 1]]), "z"), more={"z": (1, 3)}),
+    *(
+        Case("ScatterElements", (1, 4), (np.array([[1, -1]]), _f(1, 2)), 16, {"axis": 1, "reduction": r})
+        for r in ("none", "add")
+    ),
+    Case(
+        "ScatterElements",
+        (1, 1, 3),
+        operands=(_f(1, 4, 3), np.full((1, 1, 3), 2), "x"),
+        attributes={"axis": 1},
+        opset=18,
+    ),
+    Case("Compress", (1, 4), (np.array([True, False, True]),), 11, {"axis": 1}),
+    Case("Compress", (1, 2, 3), (np.array([False, True, True, False, True]),), 11),
+    Case("ReverseSequence", (1, 5, 3), (_i(3),), 10, {"time_axis": 1, "batch_axis": 0}),
+    *(Case("CumSum", constants=(np.int64(-1),), attributes=a) for a in ({"reverse": 1}, {"exclusive": 1})),
+    Case("CumSum", constants=(np.int32(1),), attributes={"exclusive": 1, "reverse": 1}),
+    Case("Col2Im", (1, 8, 9), (_i(4, 4), _i(2, 2)), 18),
+    Case("Col2Im", (1, 8, 4), (_i(4, 4), _i(2, 2)), 18, {"strides": [2, 2]}),
+    *(Case("CenterCropPad", (1, 4, 6, 5), (_i(*size),), 18, {"axes": [2, 3]}) for size in ((4, 8), (3, 2), (9, 8))),
+    *(Case("GlobalLpPool", attributes={"p": p}) for p in (1, 2)),
+    Case("LpPool", attributes={"kernel_shape": [2, 2]}),
+    Case("LpPool", opset=18, attributes={"kernel_shape": [2, 3], "p": 3, "strides": [2, 1], "pads": [0, 0, 1, 1]}),
+    Case("MaxPool", attributes={"kernel_shape": [3, 3], "pads": [2, 2, 2, 2]}),
+    Case("Shrink", attributes={"bias": 0.5, "lambd": 0.5}),
+    Case("ReduceSum", attributes={"noop_with_empty_axes": 1}),
+    Case(
+        "Resize",
+        (1, 2, 5, 4),
+        (None, None, _i(10, 10)),
+        18,
+        {"axes": [2, 3], "mode": "linear", "keep_aspect_ratio_policy": "not_larger"},
+    ),
+    Case("Resize", (1, 5, 4, 2), (None, np.array([1, 2, 2, 1], np.float32)), 13, {"mode": "linear"}),
+    *(
+        Case("ConvTranspose", constants=(_f(4, 3, *kernel),), attributes={"strides": strides, **rest})
+        for kernel, strides, rest in (
+            ((3, 3), [2, 2], {"output_shape": [12, 12]}),
+            ((3, 3), [2, 2], {"output_shape": [11, 12], "auto_pad": "SAME_UPPER"}),
+            ((3, 3), [2, 2], {"output_shape": [14, 14]}),
+            ((2, 2), [2, 2], {"auto_pad": "VALID"}),
+        )
+    ),
+    # newer operators
+    Case("RMSNormalization", (1, 3, 8), (_f(8),), 23),
+    Case("RMSNormalization", (1, 3, 8), (_f(3, 8),), 23, {"axis": 1, "epsilon": 1e-3}),
+    *(Case("Swish", opset=24, attributes={"alpha": a}) for a in (1.0, 1.702)),
+    Case("GroupNormalization", constants=(_f(2), _f(2)), opset=18, attributes={"num_groups": 2}),
+    Case("RotaryEmbedding", (1, 2, 5, 4), (_f(5, 2), _f(5, 2), np.arange(5)[None]), 23),
+    Case(
+        "RotaryEmbedding", (1, 2, 5, 8), (_f(1, 5, 2), _f(1, 5, 2)), 23, {"rotary_embedding_dim": 4, "interleaved": 1}
+    ),
+    Case("RotaryEmbedding", (1, 5, 8), (_f(1, 5, 2), _f(1, 5, 2)), 23, {"num_heads": 2}),
+    # before opset 9
+    Case("Upsample", (1, 2, 5, 4), (), 8, {"mode": "linear", "scales": [1.0, 1.0, 2.0, 2.0]}),
+    Case("Upsample", (1, 2, 5, 4), (), 7, {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 2.0]}),
+    Case("BatchNormalization", (1, 4, 6, 6), (_f(4), _f(4), _f(4), np.abs(_f(4)) + np.float32(0.1)), 7),
+    *(Case("Dropout", opset=opset) for opset in (7, 10)),
+]
+
+_CUT_QUERY, _OTHER = (1, 2, 5, 4), {"k": (1, 2, 7, 4), "v": (1, 2, 7, 3)}
+_SELF = ("x", "x", "x")
+ATTENTION = [
+    *(Case("Attention", _CUT_QUERY, opset=o, operands=("x", "k", "v"), more=_OTHER) for o in (23, 24, 25)),
+    Case("Attention", _CUT_QUERY, opset=23, operands=("x", "k", "v", _f(5, 7)), more=_OTHER, attributes={"scale": 0.2}),
+    Case("Attention", _CUT_QUERY, opset=23, operands=("x", "k", "v", _f(2, 5, 7) > -1), more=_OTHER),
+    Case("Attention", _CUT_QUERY, opset=23, operands=_SELF, attributes={"is_causal": 1}),
+    Case("Attention", _CUT_QUERY, opset=23, operands=(*_SELF, _f(5, 5)), attributes={"is_causal": 1}),
+    Case("Attention", _CUT_QUERY, opset=23, operands=(*_SELF, np.eye(5) > 0), attributes={"is_causal": 1}),
+    Case("Attention", _CUT_QUERY, opset=25, operands=_SELF, attributes={"left_window_size": 1, "right_window_size": 2}),
+    Case("Attention", (1, 5, 8), opset=23, operands=_SELF, attributes={"q_num_heads": 2, "kv_num_heads": 2}),
+    Case("Attention", (1, 4, 5, 2), opset=23, operands=("x", "k", "k"), more={"k": (1, 2, 5, 2)}),
+    Case(
+        "Attention",
+        (1, 5, 8),
+        opset=23,
+        operands=("x", "k", "k"),
+        more={"k": (1, 5, 4)},
+        attributes={"q_num_heads": 4, "kv_num_heads": 2},
+    ),
+]
+
+_TOKENS, _SKIP = (1, 5, 8), {"z": (1, 5, 8)}
+
+
+def _contrib(op: str, *operands, shape=_TOKENS, more=None, outputs=1, **attributes) -> Case:
+    return Case(
+        op, shape, operands=operands, more=more or {}, outputs=outputs, attributes=attributes, domain="com.microsoft"
+    )
+
+
+CONTRIB = [
+    *(_contrib(op, "x") for op in ("Gelu", "FastGelu", "QuickGelu")),
+    _contrib("QuickGelu", "x", alpha=1.0),
+    *(_contrib(op, "x", _f(8)) for op in ("BiasGelu", "FastGelu")),
+    _contrib("FusedMatMul", "x", _f(8, 4), alpha=0.5),
+    _contrib("FusedMatMul", "x", _f(4, 8), transB=1),
+    _contrib("FusedMatMul", "x", "z", more=_SKIP, transB=1, alpha=0.3),
+    _contrib("FusedGemm", "x", _f(8, 4), _f(4), shape=(1, 8), activation="Relu"),
+    _contrib("FusedGemm", "x", _f(8, 4), _f(4), shape=(1, 8), activation="LeakyRelu", activation_alpha=0.3),
+    _contrib("FusedConv", "x", _f(5, 4, 3, 3), _f(5), shape=(1, 4, 6, 6), activation="Relu", pads=[1, 1, 1, 1]),
+    _contrib(
+        "FusedConv",
+        *("x", _f(5, 4, 3, 3)),
+        shape=(1, 4, 6, 6),
+        activation="Clip",
+        activation_params=[-0.5, 2.0],
+        auto_pad="SAME_UPPER",
+        strides=[2, 2],
+    ),
+    _contrib(
+        "FusedConv",
+        *("x", _f(4, 4, 3, 3), _f(4), "x"),
+        shape=(1, 4, 6, 6),
+        activation="HardSigmoid",
+        activation_params=[0.2, 0.5],
+        pads=[1, 1, 1, 1],
+    ),
+    _contrib("SkipLayerNormalization", "x", "z", _f(8), _f(8), _f(8), more=_SKIP, outputs=(0, 3)),
+    _contrib("SkipLayerNormalization", "x", "z", _f(8), more=_SKIP, epsilon=1e-5),
+    _contrib("SkipSimplifiedLayerNormalization", "x", "z", _f(8), _f(8), more=_SKIP, outputs=(0, 3), epsilon=1e-5),
+    Case("SimplifiedLayerNormalization", _TOKENS, (_f(8),), attributes={"epsilon": 1e-5}),
+    Case("LayerNormalization", _TOKENS, (_f(8), _f(8)), opset=14),  # onnxruntime writes it below opset 17 too
+    *(_contrib("Attention", "x", _f(8, 24), _f(24), num_heads=2, unidirectional=u) for u in (0, 1)),
+    _contrib("Attention", "x", _f(8, 20), _f(20), num_heads=2, qkv_hidden_sizes=[8, 8, 4], scale=0.3),
+    _contrib("Attention", "x", _f(8, 24), _f(24), None, None, _f(1, 2, 5, 5), num_heads=2),
+    _contrib("MultiHeadAttention", "x", "k", "k", more={"k": (1, 7, 8)}, num_heads=2),
+    _contrib("MultiHeadAttention", "x", "k", "k", _f(24), None, _f(1, 2, 5, 7), more={"k": (1, 7, 8)}, num_heads=2),
 ]
 
 REFUSED = [
@@ -218,4 +407,31 @@ REFUSED = [
     (Case("Reshape", constants=(_i(1, 7),)), "cannot become"),
     (Case("Dropout", constants=(np.float32(0.5), np.bool_(True))), "training mode"),
     (_resize(18, (1, 1, 0.5, 0.5), mode="linear", antialias=1), "antialias"),
+    (Case("GridSample", constants=(_f(1, 3, 3, 2),), opset=16), "sampling at places"),
+    (Case("OneHot", constants=(np.int64(3), _f(2))), "function of indices"),
+    (Case("DynamicQuantizeLinear", opset=13, outputs=3), "DynamicQuantizeLinear.*before quantisation"),
+    (Case("LSTM", (5, 1, 3), (_f(1, 16, 3), _f(1, 16, 4)), 14, {"hidden_size": 4}), "recurrence"),
+    (Case("NonZero", (1, 4)), "depends on the values"),
+    (Case("Shrink", attributes={"bias": 0.2, "lambd": 0.5}), "jumps at 0.5"),
+    (Case("LRN", attributes={"size": 4}), "even number of channels"),
+    (Case("ScatterND", (1, 4), (np.array([[0, 1], [0, 1]]), _f(2))), "two updates go to one place"),
+    (Case("ScatterND", (1, 4), (np.array([[0, 1]]), _f(1)), 18, {"reduction": "max"}), "'max'"),
+    (Case("ReduceSumSquare", opset=18, attributes={"noop_with_empty_axes": 1}), "no reduction"),
+    (Case("MaxPool", attributes={"kernel_shape": [2, 2]}, outputs=2), "'y1' is used"),
+    (Case("LayerNormalization", (1, 3, 8), (_f(8),), outputs=3), "'y1' is used"),
+    (Case("Cast", attributes={"to": TensorProto.FLOAT8E4M3FN}, opset=19), "FLOAT8E4M3FN"),
+    (Case("Hardmax", (1, 4), opset=13), "no conversion is known"),
+    (Case("Attention", _CUT_QUERY, opset=23, operands=_SELF, attributes={"softcap": 2.0}), "softcap"),
+    (
+        Case("Attention", _CUT_QUERY, opset=23, operands=("x", "x", "x", "m"), more={"m": (1, 1, 5, 5)}),
+        "its mask depends",
+    ),
+    (
+        Case("Attention", _CUT_QUERY, opset=23, operands=("x", "x", "x", None, _f(*_CUT_QUERY), _f(*_CUT_QUERY))),
+        "past keys",
+    ),
+    (_contrib("MultiHeadAttention", "x", shape=(1, 5, 2, 3, 4), num_heads=2), "packed"),
+    (_contrib("QLinearAdd", "x"), "com.microsoft.QLinearAdd.*before quantisation"),
+    (_contrib("FusedConv", "x", _f(5, 4, 3, 3), shape=(1, 4, 6, 6), activation="Magic"), "the activation 'Magic'"),
+    (replace(_contrib("Conv", "x", _f(8, 4, 3, 3)), domain="com.microsoft.nchwc"), "ORT_ENABLE_EXTENDED"),
 ]

@@ -61,6 +61,8 @@ def _selection(node: NodeView, select: Callable[[Array], Array]) -> nn.Module:
 def gather_nd(node: NodeView) -> nn.Module:
     """Slices at constant tuples of indices, behind ``batch_dims`` common axes."""
     indices, batch = node.constant(1).astype(np.int64), int(node.attr("batch_dims", 0))
+    if node.shape()[:batch] != indices.shape[:batch]:
+        node.fail(f"the common axes of its inputs differ: {node.shape()[:batch]} and {indices.shape[:batch]}")
 
     def select(numbers: Array) -> Array:
         if not batch:

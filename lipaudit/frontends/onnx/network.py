@@ -19,7 +19,14 @@ from torch import nn
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.fallback import fallback_converter
 from lipaudit.frontends.onnx.fold import SHAPE_ONLY, evaluate, is_random, shape_constant
-from lipaudit.frontends.onnx.operators import NodeView, Value, find_converter, operator_name, standard_domain
+from lipaudit.frontends.onnx.operators import (
+    NodeView,
+    Value,
+    find_converter,
+    first_line,
+    operator_name,
+    standard_domain,
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,10 @@ class _Builder:
 
     def _convert(self, view: NodeView, data: list[Value]) -> None:
         convert = find_converter(view.proto) or fallback_converter(view)
-        module = convert(view).eval()
+        try:
+            module = convert(view).eval()
+        except (RuntimeError, ValueError, IndexError, KeyError, TypeError) as error:
+            view.fail(f"its inputs and attributes do not fit together ({first_line(error)})")
         name = _child_name(self.network, view.proto)
         self.network.add_module(name, module)
         self.node_names[name] = view.proto.name or view.proto.output[0]
@@ -125,7 +135,7 @@ class _Builder:
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(str(list(v.shape)) for v in data)
             raise ModelLoadError(
-                f"the ONNX operator {view.label} does not accept its inputs of shape {shapes}: {str(error).splitlines()[0]}; "
+                f"the ONNX operator {view.label} does not accept its inputs of shape {shapes}: {first_line(error)}; "
                 "check --input"
             ) from error
         results = result if isinstance(result, tuple) else (result,)

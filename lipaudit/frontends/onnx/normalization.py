@@ -77,16 +77,9 @@ def local_response(node: NodeView) -> nn.Module:
     """x / (bias + alpha/size sum of squares over neighbouring channels)^beta."""
     size = int(node.attr("size"))
     alpha, beta, bias = (float(node.attr(k, d)) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
-    if size % 2:
-        return nn.LocalResponseNorm(size, alpha=alpha, beta=beta, k=bias)
-    before = (size - 1) // 2  # torch would take one channel more before than after
-
-    def respond(x: torch.Tensor) -> torch.Tensor:
-        squares = functional.pad((x * x).flatten(2).unsqueeze(1), [0, 0, before, size - 1 - before])
-        mean = functional.avg_pool2d(squares, (size, 1), stride=1).squeeze(1).reshape(x.shape)
-        return x / (mean * alpha + bias).pow(beta)
-
-    return first_operand(node, respond)
+    if size % 2 == 0:
+        node.fail("windows with an even number of channels are defined differently by its implementations")
+    return nn.LocalResponseNorm(size, alpha=alpha, beta=beta, k=bias)
 
 
 @converter("LpNormalization")

@@ -49,6 +49,11 @@ class Value:
         return self.cache[0]
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message: what torch and onnx put below it is no help to the reader."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 def to_torch(array: np.ndarray[Any, Any], name: str) -> torch.Tensor:
     """A numpy array of an ONNX tensor as a torch tensor with its own memory."""
     if array.dtype.name == "bfloat16":

@@ -16,6 +16,8 @@ from torch import nn
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.inputs import GraphInput
+from lipaudit.frontends.onnx.operators import first_line
+from lipaudit.frontends.onnx.prepare import undeclared_operators
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Run: TypeAlias = Callable[[Mapping[str, Array]], list[Array]]
@@ -76,7 +78,9 @@ def _onnx_reference(model: onnx.ModelProto, judge: str) -> Run:
     try:
         evaluator = ReferenceEvaluator(model)
     except Exception as error:
-        raise ModelLoadError(f"{judge} does not accept the file ({error}), so that it cannot be checked") from error
+        newer = undeclared_operators(model)
+        reason = "; ".join(newer) + ": export it again" if newer else first_line(error)
+        raise ModelLoadError(f"{judge} does not accept the file ({reason}), so that it cannot be checked") from error
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
 
 
@@ -98,7 +102,7 @@ def _compare(
                 expected = [np.asarray(output) for output in run(feeds)]
         except Exception as error:
             raise ModelLoadError(
-                f"{judge} cannot run the file, so that its conversion cannot be checked: {error}"
+                f"{judge} cannot run the file, so that its conversion cannot be checked: {first_line(error)}"
             ) from error
         found = _evaluate(module, samples, batch)
         for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):

@@ -10,7 +10,7 @@ from onnx import inliner, version_converter
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, find_converter, operator_name
 
-_OLDEST_OPSET, _CONVERSION_OPSET = 9, 13
+_OLDEST_OPSET = 9
 
 
 def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -19,7 +19,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         model = inliner.inline_local_functions(model)
     opset = standard_opset(model)
     if 0 < opset < _OLDEST_OPSET:
-        model, opset = _convert_up(model, opset), _CONVERSION_OPSET
+        model, opset = _convert_up(model, opset), _OLDEST_OPSET
     defined = [n for n in model.graph.node if find_converter(n) is None and _has_definition(n, opset)]
     return _inline(model, defined, opset) if defined else model
 
@@ -27,6 +27,24 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
 def standard_opset(model: onnx.ModelProto) -> int:
     """The version of the standard's operator set that the file imports, 0 where it imports none."""
     return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+
+
+def undeclared_operators(model: onnx.ModelProto) -> list[str]:
+    """What the file uses of the standard although the operator set that it declares does not have it, in words."""
+    opset, found = standard_opset(model), []
+    for node in model.graph.node:
+        if node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type) and not _known(node.op_type, opset):
+            name = node.name or node.output[0]
+            found.append(f"its node {name!r} is a {node.op_type}, which the declared opset {opset} does not have")
+    return found
+
+
+def _known(operator: str, opset: int) -> bool:
+    try:
+        onnx.defs.get_schema(operator, opset, "")
+    except onnx.defs.SchemaError:
+        return False
+    return True
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -41,9 +59,9 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _convert_up(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     try:
-        converted: onnx.ModelProto = version_converter.convert_version(_copy(model), _CONVERSION_OPSET)
+        converted: onnx.ModelProto = version_converter.convert_version(_copy(model), _OLDEST_OPSET)
     except (RuntimeError, version_converter.ConvertError) as error:
-        raise ModelLoadError(f"opset {opset} cannot be converted to opset {_CONVERSION_OPSET}: {error}") from error
+        raise ModelLoadError(f"opset {opset} cannot be converted to opset {_OLDEST_OPSET}: {error}") from error
     return converted
 
 
@@ -76,8 +94,7 @@ def _has_definition(node: onnx.NodeProto, opset: int) -> bool:
     """Whether the standard defines the operator by others. Range is left whole: it is always constant, its body a loop."""
     if node.domain not in ("", "ai.onnx") or node.op_type == "Range" or not onnx.defs.has(node.op_type):
         return False
-    try:
-        schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
-    except onnx.defs.SchemaError:  # newer than the file's operator set
+    if not _known(node.op_type, opset):
         return False
+    schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
     return bool(schema.has_function or schema.has_context_dependent_function)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from torch import nn
 
-from lipaudit.frontends.onnx.operators import NodeView, converter
+from lipaudit.frontends.onnx.operators import Converter, NodeView, converter
 
-_REASONS = {
-    ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"): (
-        "rounding to integers jumps, so that a quantised network has no Lipschitz constant; audit the network before "
-        "quantisation"
-    ),
-    (
-        "ConvInteger",
-        "MatMulInteger",
-    ): "integer arithmetic has no Lipschitz constant; audit the network before quantisation",
+_QUANTISED = "rounding to integers jumps, so that a quantised network has no Lipschitz constant; audit the network before quantisation"
+_LAYOUT = (
+    "onnxruntime wrote this file for one kind of processor, in blocks of channels; write it again at the level "
+    "ORT_ENABLE_EXTENDED or audit the original file"
+)
+_STANDARD = {
+    ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"): _QUANTISED,
+    ("ConvInteger", "MatMulInteger"): _QUANTISED,
     ("LSTM", "GRU", "RNN", "Loop", "Scan", "SequenceMap"): "recurrence and loops are not supported; audit one step",
     ("NonZero", "Unique", "NonMaxSuppression"): (
         "how much it returns depends on the values of the network's input; cut the graph in front of it"
@@ -24,10 +23,24 @@ _REASONS = {
         "sampling at places that the network computes is not supported; cut the graph in front of it"
     ),
 }
-_REASON_BY_NAME = {name: reason for names, reason in _REASONS.items() for name in names}
+_MICROSOFT = {
+    ("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearConcat"): _QUANTISED,
+    ("QLinearAveragePool", "QLinearGlobalAveragePool", "QGemm", "QAttention", "DynamicQuantizeMatMul"): _QUANTISED,
+    ("MatMulIntegerToFloat", "QuantizeLinear", "DequantizeLinear"): _QUANTISED,
+}
+_BLOCKS = {
+    ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Upsample"): _LAYOUT,
+    ("ReorderInput", "ReorderOutput"): _LAYOUT,
+}
 
 
-@converter(*_REASON_BY_NAME)
-def refuse(node: NodeView) -> nn.Module:
-    """Name the node and the reason."""
-    node.fail(_REASON_BY_NAME[node.op])
+def _refusal(reason: str) -> Converter:
+    def refuse(node: NodeView) -> nn.Module:
+        node.fail(reason)
+
+    return refuse
+
+
+for _domain, _table in (("", _STANDARD), ("com.microsoft", _MICROSOFT), ("com.microsoft.nchwc", _BLOCKS)):
+    for _names, _reason in _table.items():
+        converter(*_names, domain=_domain)(_refusal(_reason))
