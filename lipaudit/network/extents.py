@@ -80,6 +80,10 @@ class Extents:
         """The radii of a node's first output."""
         return self._radii[name][0]
 
+    def centre(self, name: str) -> torch.Tensor | None:
+        """The centre of a node of the recognised graph that has one output."""
+        return self._centres.of(name)
+
 
 def _intervals(graph: Graph) -> dict[str, Interval]:
     found: dict[str, Interval] = {}
