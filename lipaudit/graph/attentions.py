@@ -90,9 +90,9 @@ class _Logits:
             return self  # softmax ignores a shift of all logits
         if not isinstance(argument, Constant) or argument.value.is_complex():
             return None
-        value, names = argument.value.detach().double() * (sign * float(self.scale)), argument.names
-        for factor in self.factors:
-            value, names = value * factor.value.detach().double(), (*names, *factor.names)
+        first, *factors = _exactly((argument, *self.factors))
+        value = math.prod(factors, start=first * (sign * float(self.scale)))
+        names = (*argument.names, *(name for factor in self.factors for name in factor.names))
         return replace(self, biases=(*self.biases, Constant(value, names)))
 
     def masked(self, mask: Argument, kept: bool) -> _Logits | None:
@@ -319,6 +319,12 @@ def _step(node: Node, state: _Logits) -> tuple[Argument, _Logits] | None:
     return source, result
 
 
+def _exactly(constants: tuple[Constant, ...]) -> list[torch.Tensor]:
+    """The tensors in float64; all of them without values where one of them has none."""
+    tensors = [constant.value.detach().double() for constant in constants]
+    return [t.to("meta") for t in tensors] if any(t.is_meta for t in tensors) else tensors
+
+
 def _is_minus_infinity(argument: Argument) -> bool:
     if isinstance(argument, Constant):
         return not argument.value.is_meta and bool((argument.value == -math.inf).all())
@@ -351,9 +357,8 @@ def _mask(found: _Weights, shape: tuple[int, ...], dtype: torch.dtype) -> Consta
     biases = found.logits.biases
     if not biases:
         return None
-    total = biases[0].value
-    for bias in biases[1:]:
-        total = total + bias.value
+    first, *others = _exactly(biases)
+    total = sum(others, start=first)
     if shape != found.shape:
         total = total.expand(found.shape).reshape(shape)
     total = total.reshape((1,) * (len(shape) - total.dim()) + tuple(total.shape))

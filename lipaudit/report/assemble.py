@@ -10,6 +10,7 @@ from dataclasses import replace
 from lipaudit.graph.activations import Activation
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
 from lipaudit.graph.node import Graph, Node
+from lipaudit.graph.normalizations import Normalization
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 from lipaudit.rules.operands import rounded
@@ -142,7 +143,7 @@ def _short_name(node: Node) -> str:
         return "linear"
     if isinstance(node.payload, Scale):
         return "scale"
-    if isinstance(node.payload, Activation):
+    if isinstance(node.payload, Activation | Normalization):
         return node.payload.name or "activation"
     return node.op.split(".")[1] if node.op.count(".") == 2 else node.op
 
@@ -210,7 +211,6 @@ def network_record(
     value = found.network
     plain, log10 = _plain(value)
     pixel_plain, pixel_log10 = _pixels(value, std)
-    reasons = tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
     return NetworkRecord(
         status=value.status.value,
         rigor=value.rigor.value if value.status is Status.FINITE else None,
@@ -220,17 +220,24 @@ def network_record(
         lower_bound=lower if lower is None or plain is None else min(lower, plain),
         pixel_upper_bound=pixel_plain,
         pixel_log10_upper_bound=pixel_log10,
-        reasons=reasons,
+        reasons=_reasons(rows),
         outputs=outputs,
     )
 
 
-def domain_record(domain: str, value: Value, std: tuple[float, ...] | None) -> DomainRecord:
-    """The network's figures over another domain."""
+def domain_record(
+    domain: str, found: Propagation, rows: tuple[LayerRecord, ...], std: tuple[float, ...] | None
+) -> DomainRecord:
+    """The network's figures over another domain, ``rows`` being the layers' records there."""
+    value = found.network
     plain, log10 = _plain(value)
     pixel_plain, pixel_log10 = _pixels(value, std)
     rigor = value.rigor.value if value.status is Status.FINITE else None
-    return DomainRecord(domain, value.status.value, rigor, plain, log10, pixel_plain, pixel_log10)
+    return DomainRecord(domain, value.status.value, rigor, plain, log10, pixel_plain, pixel_log10, _reasons(rows))
+
+
+def _reasons(rows: tuple[LayerRecord, ...]) -> tuple[str, ...]:
+    return tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
 
 
 def _pixels(value: Value, std: tuple[float, ...] | None) -> tuple[float | None, float | None]:
