@@ -24,7 +24,8 @@ _SLACK = 1 + 1e-12
 class Domain:
     """A set of inputs: for every network input a centre and radii around it; nothing is known of an input without.
 
-    ``reach`` has the half widths of a box, ``radius`` is that of a ball; both are empty for the whole space.
+    ``reach`` has the half widths of a box, ``radius`` is that of a ball whose points all belong to the domain; both are
+    empty for the whole space.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Domain:
     radius: float | None = None
 
     def nearest(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The point of the domain nearest to the given one."""
+        """The point of the domain (of a box or ball in it) nearest to the given one."""
         away = {
             name: x.to(torch.float64) - self.centres[name].to(x.device)
             for name, x in inputs.items()
@@ -84,10 +85,13 @@ def pixel_box(shapes: Mapping[str, Sequence[int]], mean: Sequence[float], std: S
     return Domain("pixels", centres, radii, half)
 
 
-def ball(centres: Mapping[str, torch.Tensor], radius: float) -> Domain:
-    """All inputs within ``radius`` of the given ones, in the l2 norm over all inputs taken as one vector."""
+def ball(centres: Mapping[str, torch.Tensor], radius: float, inner: float | None = None) -> Domain:
+    """All inputs within ``radius`` of the given ones, in the l2 norm over all inputs taken as one vector.
+
+    ``inner`` is given where this ball only encloses the domain: all points within ``inner`` belong to it.
+    """
     radii = {
         name: Radii.of(tuple(x.shape), {tuple(range(x.dim())): Bracket.at_most(radius)}) for name, x in centres.items()
     }
     middle = {name: x.detach().to(torch.float64) for name, x in centres.items()}
-    return Domain("ball", middle, radii, radius=radius)
+    return Domain("ball", middle, radii, radius=radius if inner is None else inner)

@@ -24,8 +24,8 @@ _TIMM: dict[str, tuple[int, dict[str, object]]] = {
     "eva02_tiny_patch14_224": (56, {"img_size": 56}), "swin_tiny_patch4_window7_224": (112, {"img_size": 112}),
     "swinv2_tiny_window8_256": (128, {"img_size": 128}), "pvt_v2_b0": (64, {}), "twins_svt_small": (64, {"img_size": 64}),
     "levit_128s": (224, {}), "xcit_nano_12_p16_224": (64, {}), "coat_tiny": (64, {"img_size": 64}), "mixer_s32_224": (64, {"img_size": 64}),
-   
-    "gmlp_ti16_224": (64, {"img_size": 64}), "resmlp_12_224": (64, {"img_size": 64}), "mobilevit_xxs": (64, {}), "mobilevitv2_050": (64, {}),
+    "gmlp_ti16_224": (64, {"img_size": 64}), "resmlp_12_224": (64, {"img_size": 64}), "mobilevit_xxs": (64, {}),
+    "mobilevitv2_050": (64, {}),
 
     "edgenext_xx_small": (64, {}), "efficientformer_l1": (224, {}), "efficientformerv2_s0": (224, {}), "efficientvit_b0": (64, {}),
     "efficientvit_m0": (224, {}), "fastvit_t8": (64, {}), "repvit_m0_9": (64, {}), "tiny_vit_5m_224": (64, {"img_size": 64}),
