@@ -27,7 +27,13 @@ from lipaudit.errors import (
     UsageError,
 )
 from lipaudit.frontends import LoadedModel, load
-from lipaudit.frontends.domains import DomainRequest, override_preprocessing, pixels_of, resolve_domain
+from lipaudit.frontends.domains import (
+    DomainRequest,
+    check_normalisation,
+    override_preprocessing,
+    pixels_of,
+    resolve_domain,
+)
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture import capture
 from lipaudit.graph.node import Graph
@@ -115,6 +121,8 @@ def audit(
         raise UsageError("structure reads no weights: leave out weights, arch and the lower bound")
     request = DomainRequest(domain, around, radius)
     clock = _Clock()
+    means, stds = _numbers(mean), _numbers(std)
+    check_normalisation(means, stds)
     shapes = _shapes(input_shape)
     if isinstance(model, str):
         loaded = load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure)
@@ -122,7 +130,7 @@ def audit(
         raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
     else:
         loaded = wrap_module(model, shapes)
-    loaded = replace(loaded, preprocessing=override_preprocessing(loaded, _numbers(mean), _numbers(std)))
+    loaded = replace(loaded, preprocessing=override_preprocessing(loaded, means, stds))
     clock.lap("load")
     with _named(loaded), _on_device(loaded.module, device) as place:
         if not structure:
@@ -145,10 +153,10 @@ def audit(
             clock.lap("lower bound")
         scale = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
         network = network_record(simple, found, rows, lower, scale, loaded.output_names, region.name)
-        elsewhere = [
-            domain_record(other.name, propagate(simple, effects, Extents(recognised, other, structure)).network, scale)
-            for other in others
-        ]
+        elsewhere = []
+        for other in others:
+            there = propagate(simple, effects, Extents(recognised, other, structure))
+            elsewhere.append(domain_record(other.name, there, layer_records(simple, there, loaded.node_names), scale))
         network = replace(network, other_domains=tuple(elsewhere))
         # a Jacobian is computed in the network's own precision: a hair above the bound is its rounding
         if lower is not None and network.upper_bound is not None and lower > network.upper_bound * 1.01:
@@ -166,6 +174,7 @@ def audit(
                 domain=region.name,
                 around=around if isinstance(around, str) else None,
                 radius=radius,
+                radius_in=None if radius is None else "pixels" if request.in_pixels else "input",
             ),
             network=network_without_figures(network) if structure else network,
             layers=layers_without_figures(rows) if structure else rows,

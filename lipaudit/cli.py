@@ -41,6 +41,8 @@ Examples:
   lipaudit weights.safetensors --arch resnet18 --format json -o report.json
   lipaudit 'timm:resnet18.*' --format tsv
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
+  lipaudit timm:vit_tiny_patch16_224 --domain pixels
+  lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
 
 \b
 Exit codes:
@@ -115,11 +117,21 @@ def _finite(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
     return value
 
 
-def _positive(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
+def _positive(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
     _finite(ctx, parameter, value)
-    if value <= 0:
+    if value is not None and value <= 0:
         raise click.BadParameter(f"{value} is not above 0")
     return value
+
+
+def _channels(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas, one per channel."""
+    if value is None:
+        return None
+    try:
+        return tuple(float(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of numbers such as 0.485,0.456,0.406") from None
 
 
 @click.group(
@@ -169,6 +181,35 @@ def cli() -> None:
     is_flag=True,
     help="Only say which operations and whether the network have a finite bound, in seconds and without weights.",
 )
+@click.option(
+    "--domain",
+    type=click.Choice(["global", "pixels", "ball"]),
+    default="global",
+    show_default=True,
+    help="The inputs over which the bound holds: all of them; images with pixels in [0, 1]; a ball around one input. "
+    "Gating and attention often have a bound on the last two only.",
+)
+@click.option(
+    "--around",
+    metavar="IMAGE",
+    help="Centre of the ball: a PNG or JPEG file, resized to the network's input; or a tensor (.npy, .pt) that the "
+    "network reads as it is.",
+)
+@click.option(
+    "--radius",
+    type=float,
+    metavar="R",
+    callback=_positive,
+    help="Radius of the ball (l2): in pixels in [0, 1] around an image, in the network's own input around a tensor.",
+)
+@click.option(
+    "--mean",
+    metavar="A,B,C",
+    callback=_channels,
+    help="Normalisation of the pixels, (pixel - mean) / std, one number per channel or one for all. Default: the model's "
+    "own, where it is known; an ONNX file has none.",
+)
+@click.option("--std", metavar="A,B,C", callback=_channels, help="See --mean.")
 @click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
@@ -197,14 +238,14 @@ def cli() -> None:
     help="Sum rows deeper than this many path components (between '.' or '/') into one.",
 )
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds.")
-@click.option("--strict", is_flag=True, help="End with 4 if anything is unsupported or unbounded.")
+@click.option("--strict", is_flag=True, help="End with 4 if anything is unsupported or unbounded over the domain.")
 @click.option(
     "--max-log10-bound",
     "gate",
     type=float,
     callback=_finite,
     metavar="X",
-    help="End with 1 unless the network's bound is finite and at most 10^X.",
+    help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
 )
 @_debug_option
 @click.pass_context
@@ -229,6 +270,7 @@ def audit(
     debug: bool = ctx.find_root().obj.debug
     if gate is not None and options["structure"]:
         raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
+    _check_domain(options)
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
@@ -354,6 +396,16 @@ def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
         _say(f"lipaudit: strict: {report.model.spec}: {problem}")
         code = 4
     return code
+
+
+def _check_domain(options: dict[str, Any]) -> None:
+    """Refuse what does not go together before any model is loaded."""
+    if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
+        return
+    from lipaudit.frontends.domains import DomainRequest, check_normalisation
+
+    DomainRequest(options["domain"], options["around"], options["radius"])
+    check_normalisation(options["mean"], options["std"])
 
 
 def _input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:

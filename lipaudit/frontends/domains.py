@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from lipaudit.errors import UsageError
-from lipaudit.frontends.files import existing_file
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.network.domain import GLOBAL, Domain, ball, pixel_box
 
 DOMAINS = ("global", "pixels", "ball")
 _TENSORS = (".npy", ".pt", ".pth")
+# A centre beyond this is no image, and its products leave the range of floats.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,13 @@ class DomainRequest:
             raise UsageError("the domain ball needs its centre and its radius: --around IMAGE --radius R")
         if self.radius is not None and not (math.isfinite(self.radius) and self.radius > 0):
             raise UsageError(f"the radius {self.radius} is not a positive number")
+        if not isinstance(self.around, str | torch.Tensor | None):
+            raise UsageError(f"the centre of the ball is a file or a tensor, not {type(self.around).__name__}")
+
+    @property
+    def in_pixels(self) -> bool:
+        """Whether the centre and the radius count in pixels in [0, 1]: the centre is an image file."""
+        return isinstance(self.around, str) and Path(self.around).suffix.lower() not in _TENSORS
 
 
 def resolve_domain(request: DomainRequest, loaded: LoadedModel) -> Domain:
@@ -55,19 +64,44 @@ def resolve_domain(request: DomainRequest, loaded: LoadedModel) -> Domain:
 
 def pixels_of(loaded: LoadedModel, required: bool = False) -> Domain | None:
     """The pixel box of a model whose normalisation is known and whose inputs are images; None, or an error, otherwise."""
-    if loaded.preprocessing is None and not required:
+    try:
+        known = _normalisation(loaded)
+        _check_channels(loaded, known)
+    except UsageError:
+        if required:
+            raise
         return None
-    known = _normalisation(loaded)
-    shapes = loaded.input_shapes
-    for name, shape in shapes.items():
-        channels = shape[1] if len(shape) >= 3 else None
-        if channels is None or not {len(known.mean), len(known.std)} <= {1, channels}:
-            if not required:
-                return None
-            raise UsageError(
-                f"input {name} of shape {tuple(shape)} is no image whose channels the mean {known.mean} and std {known.std} fit"
-            )
-    return pixel_box(shapes, *_same_length(known))
+    return pixel_box(loaded.input_shapes, *_same_length(known))
+
+
+def override_preprocessing(
+    loaded: LoadedModel, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
+) -> Preprocessing | None:
+    """The normalisation in force: what the user gave, else the model's own."""
+    check_normalisation(mean, std)
+    if mean is None or std is None:
+        return loaded.preprocessing
+    given = Preprocessing(mean, std)
+    _check_channels(loaded, given)
+    return given
+
+
+def check_normalisation(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
+    """Raise :class:`~lipaudit.errors.UsageError` where no network can have this normalisation."""
+    if (mean is None) != (std is None):
+        raise UsageError("--mean and --std belong together: give both")
+    if mean is None or std is None:
+        return
+    if not mean or not std or not {len(mean), len(std)} <= {1, max(len(mean), len(std))}:
+        raise UsageError(f"--mean has {len(mean)} and --std {len(std)} numbers: give one per channel, or one for all")
+    if any(s == 0 or not math.isfinite(s) for s in std):
+        raise UsageError(
+            f"--std {_listed(std)}: pixels are divided by these numbers, so none may be 0, infinite or NaN"
+        )
+    if not all(math.isfinite(m) for m in mean):
+        raise UsageError(f"--mean {_listed(mean)}: every number must be finite")
+    if max(1.0, *map(abs, mean)) / min(map(abs, std)) > _LARGEST:
+        raise UsageError(f"--mean {_listed(mean)} and --std {_listed(std)} take pixels beyond {_LARGEST:g}: check them")
 
 
 def _normalisation(loaded: LoadedModel) -> Preprocessing:
@@ -79,10 +113,25 @@ def _normalisation(loaded: LoadedModel) -> Preprocessing:
     return loaded.preprocessing
 
 
+def _check_channels(loaded: LoadedModel, known: Preprocessing) -> None:
+    for name, shape in loaded.input_shapes.items():
+        if len(shape) < 3:
+            raise UsageError(f"input {name} of shape {tuple(shape)} is no image: it has no pixels")
+        if not {len(known.mean), len(known.std)} <= {1, shape[1]}:
+            raise UsageError(
+                f"mean {_listed(known.mean)} and std {_listed(known.std)} do not fit input {name} of shape {tuple(shape)}: "
+                f"it has {shape[1]} channel{'' if shape[1] == 1 else 's'}; give one number per channel, or one for all"
+            )
+
+
 def _same_length(known: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
     longest = max(len(known.mean), len(known.std))
     mean, std = (tuple(v) * longest if len(v) == 1 else tuple(v) for v in (known.mean, known.std))
     return mean, std
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:g}" for value in values)
 
 
 def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
@@ -93,25 +142,38 @@ def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
             f"the domain ball is for networks with one input; {loaded.spec} has {len(loaded.input_shapes)}"
         )
     (name, shape), around, radius = *loaded.input_shapes.items(), request.around, request.radius
-    if isinstance(around, str) and Path(around).suffix not in _TENSORS:
-        mean, std = _same_length(_normalisation(loaded))
-        image = _image(existing_file(around), shape)
-        column = (1, -1, 1, 1)
-        centre = (image - torch.tensor(mean, dtype=torch.float64).reshape(column)) / torch.tensor(
-            std, dtype=torch.float64
-        ).reshape(column)
-        return ball({name: centre}, radius * max(1 / abs(s) for s in std) * (1 + 1e-12))
-    centre = _tensor(existing_file(around)) if isinstance(around, str) else around.detach().cpu()
+    if isinstance(around, str) and request.in_pixels:
+        pixels = _image(around, shape)
+        known = _normalisation(loaded)
+        _check_channels(loaded, known)
+        mean, std = (torch.tensor(v, dtype=torch.float64).reshape(1, -1, 1, 1) for v in _same_length(known))
+        steepest, flattest = max(1 / abs(s) for s in known.std), min(1 / abs(s) for s in known.std)
+        return ball({name: (pixels - mean) / std}, radius * steepest * (1 + 1e-12), radius * flattest * (1 - 1e-12))
+    centre = _tensor(around) if isinstance(around, str) else around.detach().cpu()
     if centre.dim() == len(shape) - 1:
         centre = centre[None]
     if tuple(centre.shape) != tuple(shape):
         raise UsageError(f"the centre of the ball has shape {tuple(centre.shape)}, the network's input {tuple(shape)}")
-    if not centre.is_floating_point() or not bool(torch.isfinite(centre).all()):
-        raise UsageError("the centre of the ball is not made of finite floating-point numbers")
+    if not centre.is_floating_point() or not bool((centre.abs() <= _LARGEST).all()):
+        raise UsageError(
+            f"the centre of the ball is not made of finite floating-point numbers up to {_LARGEST:g} (an input of the "
+            "network, after its normalisation)"
+        )
     return ball({name: centre}, radius)
 
 
-def _image(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
+def _existing(text: str) -> Path:
+    path = Path(text).expanduser()
+    try:
+        found = path.is_file() and os.access(path, os.R_OK)
+    except (OSError, ValueError):  # too long, a null byte
+        found = False
+    if not found:
+        raise UsageError(f"--around {text[:200]}: there is no file of this name that can be read; check the path")
+    return path
+
+
+def _image(text: str, shape: tuple[int, ...]) -> torch.Tensor:
     """An image file as pixels in [0, 1], (1, C, H, W), resized to the network's input."""
     import numpy as np
     from PIL import Image
@@ -120,41 +182,31 @@ def _image(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
         raise UsageError(
             f"an image cannot be the centre of inputs of shape {tuple(shape)}: give a tensor file (.npy, .pt)"
         )
+    path = _existing(text)
     try:
         with Image.open(path) as opened:
             picture = opened.convert("RGB" if shape[1] == 3 else "L").resize(
                 (shape[3], shape[2]), Image.Resampling.BICUBIC
             )
-    except OSError as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UsageError(
-            f"{path} is no image that can be read ({error}); give a PNG or JPEG file, or a tensor (.npy, .pt)"
+            f"--around {text}: no image that can be read ({error}); give a PNG or JPEG file, or a tensor (.npy, .pt)"
         ) from error
     pixels = torch.from_numpy(np.asarray(picture).copy()).to(torch.float64) / 255
     return (pixels.permute(2, 0, 1) if pixels.dim() == 3 else pixels[None])[None]
 
 
-def _tensor(path: Path) -> torch.Tensor:
+def _tensor(text: str) -> torch.Tensor:
+    path = _existing(text)
     try:
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             import numpy as np
 
             return torch.from_numpy(np.load(path, allow_pickle=False))
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise UsageError(f"{path} cannot be read as a tensor: {error}") from error
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"--around {text}: no tensor can be read from it ({reason[:200]})") from error
     if not isinstance(found, torch.Tensor):
-        raise UsageError(f"{path} holds {type(found).__name__}, not one tensor")
-    return found
-
-
-def override_preprocessing(
-    loaded: LoadedModel, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
-) -> Preprocessing | None:
-    """The normalisation in force: what the user gave, else the model's own."""
-    if mean is None and std is None:
-        return loaded.preprocessing
-    if mean is None or std is None:
-        raise UsageError("--mean and --std belong together: give both")
-    if not all(math.isfinite(v) for v in (*mean, *std)) or any(s == 0 for s in std) or not mean or not std:
-        raise UsageError(f"mean {mean} and std {std} are not finite numbers with std different from 0")
-    return Preprocessing(mean, std)
+        raise UsageError(f"--around {text} holds {type(found).__name__}, not one tensor")
+    return found.detach()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from lipaudit.report.domains import finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.report.record import AuditReport
 
 
 def gate_problem(report: AuditReport, max_log10: float) -> str:
     """Why the network is not shown to stretch by at most 10^max_log10; empty where it is.
 
-    Compares the exact figure, not the rounded one that a table shows. Without a finite, proven bound the gate fails.
+    Judges the domain in force, and the exact figure, not the rounded one that a table shows. Without a finite, proven
+    bound over that domain the gate fails, and says where there is one.
     """
     network = report.network
     if network.status != "finite":
-        return f"the network's bound is {network.status}, and a gate needs a number"
+        return f"the network's bound is {network.status}{_over(report)}, and a gate needs a number{_hint(report)}"
     if report.settings.structure:
         return "the structure was audited without weights, and a gate needs a number"
     if network.rigor == "estimate":
@@ -20,14 +22,30 @@ def gate_problem(report: AuditReport, max_log10: float) -> str:
     if network.log10_upper_bound is None:
         return "" if network.upper_bound == 0 else "the report has no log10 upper bound of the network"
     if network.log10_upper_bound > max_log10:
-        return f"the log10 upper bound {network.log10_upper_bound!r} is above {max_log10!r}"
+        return f"the log10 upper bound {network.log10_upper_bound!r}{_over(report)} is above {max_log10!r}"
     return ""
 
 
 def strict_problem(report: AuditReport) -> str:
-    """Which operations have no bound, with their places; empty where every row and the network are finite."""
+    """Which operations have no bound over the domain in force, with their places; empty where everything is finite."""
     gaps = [f"{layer.name} ({layer.status})" for layer in report.layers if layer.status != "finite"]
     if not gaps and report.network.status == "finite":
         return ""
     places = ", ".join(gaps[:5]) + (f" and {len(gaps) - 5} more" if len(gaps) > 5 else "")
-    return f"the network is {report.network.status}" + (f"; without a bound: {places}" if places else "")
+    found = f"the network is {report.network.status}{_over(report)}"
+    return found + (f"; without a bound: {places}" if places else "") + _hint(report)
+
+
+def _over(report: AuditReport) -> str:
+    domain = report.network.domain
+    return "" if domain == "global" else f" over {place(report.settings, domain)}"
+
+
+def _hint(report: AuditReport) -> str:
+    """Which option would give a figure."""
+    other = finite_elsewhere(report)
+    if other is not None:
+        return f"; over {place(report.settings, other.domain)} it has one: --domain {other.domain}"
+    if may_be_finite_on_images(report):
+        return "; if the inputs are images, --domain pixels with --mean and --std may give one"
+    return ""

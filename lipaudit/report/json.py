@@ -106,6 +106,8 @@ def _contradiction(document: dict[str, Any]) -> str:
     places: list[tuple[str, Any]] = [("network", network)]
     if isinstance(network, dict) and isinstance(network.get("outputs"), list):
         places += [(f"network.outputs[{i}]", output) for i, output in enumerate(network["outputs"])]
+    if isinstance(network, dict) and isinstance(network.get("other_domains"), list):
+        places += [(f"network.other_domains[{i}]", other) for i, other in enumerate(network["other_domains"])]
     if isinstance(layers, list):
         places += [(f"layers[{i}]", layer) for i, layer in enumerate(layers)]
     for place, entry in places:

@@ -54,7 +54,7 @@ class OutputRecord:
 
 @dataclass(frozen=True)
 class DomainRecord:
-    """The network's bound over another domain than the one in force; ``pixel_*`` as in :class:`NetworkRecord`."""
+    """The network's bound over another domain than the one in force; the fields are those of :class:`NetworkRecord`."""
 
     domain: str
     status: str
@@ -63,6 +63,7 @@ class DomainRecord:
     log10_upper_bound: float | None = None
     pixel_upper_bound: float | None = None
     pixel_log10_upper_bound: float | None = None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class ModelRecord:
 class SettingsRecord:
     """Everything that the figures depend on beside the model.
 
-    ``around`` and ``radius`` are those of the domain ``ball``, as the user gave them.
+    ``around`` (None for a tensor given in Python) and ``radius`` are those of the domain ``ball``, as the user gave them;
+    ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``.
 
     ``structure`` marks a report without figures: weights were not read, and ``status`` is the answer.
     """
@@ -123,6 +125,7 @@ class SettingsRecord:
     structure: bool = False
     around: str | None = None
     radius: float | None = None
+    radius_in: str | None = None
 
 
 @dataclass(frozen=True)

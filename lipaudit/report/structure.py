@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from lipaudit.report.record import LayerRecord, NetworkRecord
+from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord
 
-T = TypeVar("T", LayerRecord, NetworkRecord)
+T = TypeVar("T", NetworkRecord, DomainRecord)
 
 NOTE = (
     "The structure was audited: no weights were read and no norms computed. The statuses are those of the architecture, for "
@@ -17,14 +17,34 @@ NOTE = (
 
 def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord, ...]:
     """The rows with their statuses alone."""
-    return tuple(replace(_bare(row), log10_lower_bound=None, tightness=None, share=None) for row in layers)
+    return tuple(
+        replace(
+            row,
+            rigor=None,
+            lower_bound=None,
+            upper_bound=None,
+            log10_lower_bound=None,
+            log10_upper_bound=None,
+            tightness=None,
+            share=None,
+        )
+        for row in layers
+    )
 
 
 def network_without_figures(network: NetworkRecord) -> NetworkRecord:
-    """The network with its statuses alone."""
+    """The network with its statuses alone, over every domain."""
     outputs = tuple(replace(output, upper_bound=None, log10_upper_bound=None) for output in network.outputs)
-    return replace(_bare(network), pixel_upper_bound=None, pixel_log10_upper_bound=None, outputs=outputs)
+    others = tuple(map(_bare, network.other_domains))
+    return replace(_bare(network), lower_bound=None, outputs=outputs, other_domains=others)
 
 
 def _bare(record: T) -> T:
-    return replace(record, rigor=None, lower_bound=None, upper_bound=None, log10_upper_bound=None)
+    return replace(
+        record,
+        rigor=None,
+        upper_bound=None,
+        log10_upper_bound=None,
+        pixel_upper_bound=None,
+        pixel_log10_upper_bound=None,
+    )

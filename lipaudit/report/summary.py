@@ -15,11 +15,20 @@ from lipaudit.report.display import (
     upper_bound_text,
     upper_text,
 )
-from lipaudit.report.record import AuditReport, LayerRecord, NetworkRecord
+from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, pixels_are_the_input, place
+from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, NetworkRecord
 
 MOST = 5  # names and layers shown before "and n more"
 # notes of rows whose maximum over frequencies is not found to the tolerance
 _LOOSER = ("flat spectrum", "reshaped kernel")
+# log10 of a figure beyond which no network that works has its true constant
+_ASTRONOMICAL = 30.0
+# why rows of these rules are large, whatever the network does on usual inputs
+_CAUSES = {
+    "normalization": "normalisations, which divide by a size that for some input is as small as eps allows",
+    "attention": "attention, whose factor grows with the largest keys and values",
+    "product": "products of two signals, whose factors are as large as the signals can become",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ def sections(report: AuditReport) -> tuple[Section, ...]:
 
 def headline(report: AuditReport) -> str:
     """The network's figure in one sentence; never a number where the status is not finite."""
-    network = report.network
+    network, where = report.network, place(report.settings, report.network.domain)
     if network.status != "finite":
         counts = [
             f"{_number(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
@@ -76,16 +85,16 @@ def headline(report: AuditReport) -> str:
         ]
         because = f", because {' and '.join(counts)}" if counts else ""
         if network.status == "unbounded":
-            return f"UNBOUNDED: no finite bound can be given for the network over {_domain(network)}{because}."
+            return f"UNBOUNDED: no finite bound can be given for the network over {where}{because}."
         return f"NOT AVAILABLE: nothing is claimed for the network as a whole{because}."
     if report.settings.structure:
-        return f"FINITE: every operation has a finite constant over {_domain(network)}, so the network has a bound."
+        return f"FINITE: every operation has a finite constant over {where}, so the network has a bound."
     if network.upper_bound == 0:
         return "The output does not depend on the input: the bound is 0."
     figure = _figure(network.upper_bound, network.log10_upper_bound)
     if network.rigor == "estimate":
         return f"A change of the input by 1 (l2) changes the output by about {figure}: an estimate, not a bound."
-    return f"A change of the input by 1 (l2) can change the output by at most {figure}, over {_domain(network)}."
+    return f"A change of the input by 1 (l2) can change the output by at most {figure}, over {where}."
 
 
 def _result(report: AuditReport) -> Iterable[str]:
@@ -95,9 +104,10 @@ def _result(report: AuditReport) -> Iterable[str]:
         reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
         if reciprocal:
             yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
-        if network.pixel_upper_bound is not None or network.pixel_log10_upper_bound is not None:
-            pixel = _figure(network.pixel_upper_bound, network.pixel_log10_upper_bound)
+        if pixel := _in_pixels(report, network):
             yield f"Measured in pixels in [0, 1], before the model's own normalisation: at most {pixel}."
+    for other in network.other_domains:
+        yield printable(_elsewhere(report, other))
     if network.lower_bound is not None:
         yield (
             "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
@@ -111,6 +121,27 @@ def _result(report: AuditReport) -> Iterable[str]:
             yield printable(f"Output {output.name}: {f'at most {figure}' if output.status == 'finite' else figure}.")
 
 
+def _in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str:
+    """The figure with respect to pixels; empty where there is none or pixels are the network's input."""
+    known = record.pixel_upper_bound is not None or record.pixel_log10_upper_bound is not None
+    if not known or pixels_are_the_input(report):
+        return ""
+    return _figure(record.pixel_upper_bound, record.pixel_log10_upper_bound)
+
+
+def _elsewhere(report: AuditReport, other: DomainRecord) -> str:
+    """What holds over another domain than the one in force."""
+    start = f"Over {place(report.settings, other.domain)} (--domain {other.domain})"
+    if other.status != "finite":
+        named = [reason.partition("): ")[0] + ")" for reason in other.reasons]
+        return f"{start}: {other.status}" + (f", because of {_names(named)}." if named else ".")
+    if other.upper_bound is None and other.log10_upper_bound is None:
+        return f"{start}: finite."
+    pixel = _in_pixels(report, other)
+    figure = f"{start}: at most {_figure(other.upper_bound, other.log10_upper_bound)}"
+    return figure + (f"; measured in pixels in [0, 1] at most {pixel}." if pixel else ".")
+
+
 def _scope(report: AuditReport) -> Iterable[str]:
     network = report.network
     meaning = {
@@ -119,7 +150,13 @@ def _scope(report: AuditReport) -> Iterable[str]:
         "estimate": "estimate: no theorem stands behind it",
     }
     rigor = f"; {meaning[network.rigor]}" if network.rigor in meaning and network.status == "finite" else ""
-    yield f"Norm {report.settings.norm}, domain {network.domain} ({_domain(network)}){rigor}."
+    yield printable(f"Norm {report.settings.norm}, domain {network.domain} ({described(report)}){rigor}.")
+    if "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
+        yield (
+            "Numerical, because products of signals (gating, attention) stretch by as much as the signals are large: how "
+            "large they become follows from their values at one input, computed in float64 without a margin for rounding, "
+            "and a radius around them."
+        )
     if any(layer.tightness is not None for layer in report.layers):
         yield (
             f"Tolerance {report.settings.tolerance:g}: so closely the norm of a matrix, or a convolution's maximum over "
@@ -192,13 +229,48 @@ def _advice(report: AuditReport) -> Iterable[str]:
             "Unbounded operations stretch without limit as their input grows (a product of two signals, a jump). Bound "
             "what enters them (a clamp, a sigmoid, a norm) or audit the part of the network before them."
         )
+    if (other := finite_elsewhere(report)) is not None:
+        yield (
+            f"Over {place(report.settings, other.domain)} every operation has a finite constant: --domain {other.domain} "
+            "shows each of them, and is what a gate can judge."
+        )
+    elif may_be_finite_on_images(report):
+        yield (
+            "If the inputs are images, --domain pixels may give a bound, because there the signals are bounded: add --mean "
+            "and --std, the normalisation in front of the network (0 and 1 if it reads pixels in [0, 1] as they are)."
+        )
     if network.status == "finite" and _stretching(report):
         yield (
             "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
             "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
         )
+    if _above(network, _ASTRONOMICAL):
+        yield _astronomical(report)
     if network.lower_bound is None and _above(network, 1.0):
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
+
+
+def _astronomical(report: AuditReport) -> str:
+    shares = {
+        cause: sum(layer.share or 0.0 for layer in report.layers if _kind(layer) == kind)
+        for kind, cause in _CAUSES.items()
+    }
+    causes = [
+        f"{cause} ({share_text(share)})"
+        for cause, share in sorted(shares.items(), key=lambda entry: -entry[1])
+        if share >= 0.1
+    ]
+    why = f" What makes it large: {'; '.join(causes)}." if causes else " Its depth makes it large: factors multiply."
+    return f"A figure this large is a true bound and says nothing useful about typical inputs.{why}"
+
+
+def _kind(layer: LayerRecord) -> str:
+    """The part that a row plays in a bound without measure."""
+    if layer.rule == "attention":
+        return "attention"
+    if layer.rule.endswith("norm") or layer.rule == "normalization":
+        return "" if layer.rule == "batch_norm" else "normalization"
+    return "product" if layer.rigor == "numerical" else ""
 
 
 def _remarks(report: AuditReport) -> Iterable[str]:
@@ -223,10 +295,6 @@ def _figure(value: float | None, log10: float | None) -> str:
 def _above(network: NetworkRecord, log10: float) -> bool:
     """Whether the network has a finite figure above 10^log10."""
     return network.status == "finite" and network.log10_upper_bound is not None and network.log10_upper_bound > log10
-
-
-def _domain(network: NetworkRecord) -> str:
-    return "all inputs" if network.domain == "global" else f"the domain {network.domain}"
 
 
 def _names(names: Sequence[str]) -> str:

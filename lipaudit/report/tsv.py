@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from lipaudit.report.domains import described
 from lipaudit.report.record import AuditReport, LayerRecord
 
-HEADER = ("model", *(entry.name for entry in fields(LayerRecord)))
+_FIELDS = tuple(entry.name for entry in fields(LayerRecord))
+HEADER = ("model", *_FIELDS, "domain")
 
 
 def render(reports: Sequence[AuditReport]) -> str:
-    """A header and one row per layer of every report, the model first.
+    """A header and one row per layer of every report, the model first, last the domain over which the figures hold.
 
     Floats are written with ``repr`` and read back to the same value; what is not known is an empty cell; the sizes of a
     shape are joined by ``x`` and names by a comma. Tabs, line ends and backslashes inside a text are written as
@@ -20,7 +22,7 @@ def render(reports: Sequence[AuditReport]) -> str:
     lines = ["\t".join(HEADER)]
     for report in reports:
         for layer in report.layers:
-            values = (report.model.spec, *(getattr(layer, name) for name in HEADER[1:]))
+            values = (report.model.spec, *(getattr(layer, name) for name in _FIELDS), described(report))
             lines.append("\t".join(map(_cell, values)))
     return "\n".join(lines)
 
