@@ -72,6 +72,9 @@ def evaluate(node: Node, values: Mapping[str, Value], dtype: torch.dtype | None 
         arguments = {k: _filled(v, values, dtype) for k, v in node.arguments.items()}
         if node.op in _VIEWS:  # in the network these operands were laid out so that a view exists
             arguments["self"] = arguments["self"].contiguous()
+        mask = arguments.get("attn_mask")
+        if isinstance(mask, torch.Tensor) and mask.is_floating_point():
+            arguments["attn_mask"] = mask.to(arguments["query"].dtype)  # a sum of biases is kept in float64
         result = call(overload(node.op), arguments)
     else:
         raise GraphError(f"node {node.name} ({node.op}) is no ATen operation, it cannot be evaluated")
