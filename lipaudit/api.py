@@ -36,6 +36,7 @@ from lipaudit.frontends.domains import (
 )
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture import capture
+from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
 from lipaudit.graph.node import Graph
 from lipaudit.graph.placeholders import fill, has_values
 from lipaudit.graph.recognise import recognise
@@ -137,7 +138,7 @@ def audit(
             _check_finite(loaded.module)
         region = resolve_domain(request, loaded)
         inputs = _inputs(loaded, place)
-        graph = capture(loaded.module, inputs)
+        graph = _graph(loaded.module, inputs)
         recognised = recognise(fill(graph) if structure else graph)
         simple = fold(recognised)
         clock.lap("capture")
@@ -258,6 +259,14 @@ def _other_domains(found: Propagation, region: Domain, loaded: LoadedModel) -> l
     return [] if pixels is None else [pixels]
 
 
+def _graph(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
+    """The network as a graph, or its layers one by one where it is none but runs on the inputs."""
+    try:
+        return capture(module, inputs)
+    except CaptureError as error:
+        return layers_by_hooks(module, inputs, error)
+
+
 def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, region: Domain) -> float:
     try:
         return jacobian_lower_bound(module, inputs, seed, region)
@@ -326,6 +335,11 @@ def _environment() -> dict[str, object]:
 
 def _remarks(graph: Graph) -> list[str]:
     remarks = []
+    if any(node.op == UNCAPTURED for node in graph):
+        remarks.append(
+            "The network was not captured: the rows are the layers that ran on an input of zeros, each by itself, and "
+            "nothing is claimed for the network."
+        )
     if graph.constant_outputs:
         remarks.append(f"{graph.constant_outputs} output(s) do not depend on the input and are left out.")
     if len(graph.outputs) > 1:

@@ -9,13 +9,9 @@ constants, too.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -27,24 +23,13 @@ from torch.utils import _pytree as pytree
 from lipaudit.errors import CaptureError, GraphError
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
-from lipaudit.graph.placeholders import faked, unknown
+from lipaudit.graph.placeholders import has_values, unknown
+from lipaudit.graph.trace import MOST_NUMBERS, ROOT, trace
 
 # Operations whose result depends on the shape and dtype of their tensor argument only.
 _SHAPE_ONLY = {
     f"aten.{name}.default" for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 }
-_ROOT = "root"
-
-
-class _Root(nn.Module):
-    """A plain module around the network: a ``GraphModule`` at the root would lose the module paths of its nodes."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.root = module
-
-    def forward(self, *args: torch.Tensor) -> Any:
-        return self.root(*args)
 
 
 def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
@@ -57,34 +42,29 @@ def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
         CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
             control flow).
     """
-    sizes: dict[str, list[tuple[int, ...]]] = {}
-    with _restored(module), faked(module) as fake, _record_sizes(module, sizes), torch.no_grad():
-        module.eval()
-        arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
-        try:
-            with _quiet():
-                program = torch.export.export(_Root(module), arguments, strict=False)
-                program = program.run_decompositions({})
-        except Exception as error:
-            shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
-            reason = str(error).strip().splitlines()
-            raise CaptureError(
-                f"the network cannot be captured on inputs {shapes}: {type(error).__name__}: "
-                f"{reason[0] if reason else 'no message'}; {_advice(error)}"
-            ) from error
-        return _Reader(program, tuple(inputs)).graph(sizes)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch prints and logs about an export that fails: the error says it."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        logging.disable(disabled)
+        return _capture(module, inputs, numbers=False)
+    except CaptureError:
+        if not has_values(module):
+            raise
+        # once more for a network that reads numbers from its weights; its first failure tells more than the second
+        with suppress(CaptureError):
+            return _capture(module, inputs, numbers=True)
+        raise
+
+
+def _capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool) -> Graph:
+    try:
+        program, sizes = trace(module, inputs, numbers)
+    except Exception as error:
+        shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
+        reason = str(error).strip().splitlines()
+        raise CaptureError(
+            f"the network cannot be captured on inputs {shapes}: {type(error).__name__}: "
+            f"{reason[0] if reason else 'no message'}; {_advice(error)}"
+        ) from error
+    with torch.no_grad():
+        return _Reader(program, tuple(inputs), numbers).graph(sizes)
 
 
 def _advice(error: Exception) -> str:
@@ -100,47 +80,13 @@ def _advice(error: Exception) -> str:
     return "check the input size (--input), or report the model"
 
 
-@contextmanager
-def _restored(module: nn.Module) -> Iterator[None]:
-    """Undo what is done to the attributes of all modules: the mode, and what a network caches while it runs."""
-    before = {
-        m: (dict(vars(m)), [(v, copy(v)) for v in vars(m).values() if isinstance(v, dict)]) for m in module.modules()
-    }
-    try:
-        yield
-    finally:
-        for m, (attributes, dictionaries) in before.items():
-            for dictionary, content in ((vars(m), attributes), *dictionaries):
-                dictionary.clear()
-                dictionary.update(content)
-
-
-@contextmanager
-def _record_sizes(module: nn.Module, sizes: dict[str, list[tuple[int, ...]]]) -> Iterator[None]:
-    """Forward hooks that note the shape of every module's first tensor input while the network is traced."""
-
-    def hook(name: str) -> Callable[..., None]:
-        def record(_module: nn.Module, args: tuple[Any, ...], _output: Any) -> None:
-            first = next((a for a in args if isinstance(a, torch.Tensor)), None)
-            if first is not None:
-                sizes.setdefault(name, []).append(tuple(int(n) for n in first.shape))
-
-        return record
-
-    handles = [m.register_forward_hook(hook(name)) for name, m in module.named_modules() if name]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 class _Reader:
     """Walks the exported graph once and separates what depends on the input from what does not."""
 
-    def __init__(self, program: torch.export.ExportedProgram, input_names: tuple[str, ...]) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, input_names: tuple[str, ...], numbers: bool) -> None:
         self.program = program
         self.input_names = input_names
+        self.numbers = numbers  # small weights may have been read, which leaves no trace in the program
         # per exported node: Ref, tuple of Refs (several outputs), Constant, tuple of Constants, or a literal
         self.values: dict[torch.fx.Node, Any] = {}
         self.nodes: list[Node] = []
@@ -165,7 +111,8 @@ class _Reader:
         # tied weights share their storage: they count once, and a use of one name is a use of all
         storage = {name: _place(p) for name, p in parameters.items() if name in trained}
         unique = {storage[name]: parameters[name].numel() for name in storage}
-        read = {pointer for name, pointer in storage.items() if _strip(name) in used}
+        maybe = MOST_NUMBERS if self.numbers else -1
+        read = {p for name, p in storage.items() if _strip(name) in used or parameters[name].numel() <= maybe}
         return Graph(
             nodes=tuple(live),
             inputs=inputs,
@@ -260,7 +207,7 @@ class _Reader:
             return value
 
         if any(c.value.is_meta for c in _parts((args, kwargs), Constant)):
-            result = pytree.tree_map_only(torch.Tensor, unknown, node.meta["val"])
+            result = pytree.tree_map_only(torch.Tensor, unknown, node.meta.get("val"))
         else:
             result = target(*real(tuple(args)), **real(dict(kwargs)))
 
@@ -316,13 +263,13 @@ def _info(value: torch.Tensor) -> TensorInfo:
 
 
 def _strip(name: str) -> str:
-    return name.removeprefix(f"{_ROOT}.")
+    return name.removeprefix(f"{ROOT}.")
 
 
 def _module_path(node: torch.fx.Node) -> str:
     stack = node.meta.get("nn_module_stack")
     path = str(next(reversed(stack.values()))[0]) if stack else ""
-    return "" if path == _ROOT else _strip(path)
+    return "" if path == ROOT else _strip(path)
 
 
 def _argument(value: Any) -> Argument:

@@ -20,6 +20,7 @@ from lipaudit.rules import (
     spreads,
     steep,
     steps,
+    uncaptured,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "spreads",
     "steep",
     "steps",
+    "uncaptured",
 ]

@@ -292,3 +292,62 @@ def test_a_division_by_zero_is_not_a_scale() -> None:
     module = Function(lambda m, x: x / m.zero, zero=torch.zeros(3, 1, 1))
     graph = simplify(capture(module, {"x": torch.zeros(1, 3, 8, 8, dtype=torch.float64)}))
     assert ops(graph) == ["aten.div.Tensor"]
+
+
+def test_numbers_read_from_weights_are_constants() -> None:
+    def forward(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = x * m.scale.exp().item()
+        if m.scale > 0:
+            y = y + 1
+        for _ in range(int(m.counts[0])):
+            y = m.layer(y)
+        m.calls.add_(1)
+        return y.clamp(-m.scale.item(), m.scale.item()) * m.counts.tolist()[1]
+
+    parts = {"scale": torch.tensor(0.5), "counts": torch.tensor([2.0, 3.0]), "calls": torch.zeros(())}
+    module = Function(forward, layer=nn.Linear(4, 4), **parts).double()
+    x = {"x": torch.randn(1, 4, dtype=torch.float64)}
+    graph = capture(module, x)
+    assert ops(graph).count("aten.linear.default") == 2
+    assert torch.equal(run(graph, x)[0], module(x["x"]).detach())
+    assert float(module.calls) == 1.0, "the network ran once, the capture left the counter alone"
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda m, x: bool((x * m.scale).sum() > 0),
+        lambda m, x: (m.scale + x[0, 0]).item() > 0,
+        lambda m, x: int(x.argmax()) > 2,
+        lambda m, x: x.sum().tolist() > 0,
+        lambda m, x: float(x.detach().abs().max()) > 1,
+    ],
+)
+def test_numbers_read_from_the_input_are_refused(decide: Callable[[nn.Module, torch.Tensor], bool]) -> None:
+    """A graph with the number of one input burnt in would be another function."""
+
+    def forward(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if decide(m, x) and float(m.scale) > 0 else x
+
+    module = Function(forward, scale=torch.tensor(0.5))
+    with pytest.raises(CaptureError):
+        capture(module, {"x": torch.ones(1, 4, dtype=torch.float64)})
+
+
+def test_a_number_of_the_input_that_scales_is_refused() -> None:
+    with pytest.raises(CaptureError, match="number"):
+        capture(Function(lambda m, x: x * x.abs().max().item() * m.scale.item(), scale=torch.tensor(0.5)), X)
+
+
+def test_what_a_network_caches_is_removed() -> None:
+    def forward(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        m.cache["bias"] = m.table[:, :2] * 1
+        m.last = x
+        return x * m.cache["bias"].sum()
+
+    module = Function(forward, table=torch.ones(2, 4))
+    module.cache = {}
+    with pytest.warns(UserWarning, match="assigned during export"):
+        capture(module, X)
+    assert module.cache == {}
+    assert not hasattr(module, "last")

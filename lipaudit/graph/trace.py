@@ -1,0 +1,119 @@
+"""Running a network through ``torch.export`` and leaving it as it was found.
+
+With ``numbers`` the entries of small parameters and buffers may be read as Python numbers while the network is traced
+(``scale.item()``, ``if self.scale > 0``): they are constants of the audited function. Numbers computed from the input stay
+unknown, and a network that reads one is not captured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from lipaudit.graph.placeholders import faked
+
+ROOT = "root"
+# Larger tensors are not read number by number.
+MOST_NUMBERS = 64
+Sizes = dict[str, list[tuple[int, ...]]]
+
+
+class _Root(nn.Module):
+    """A plain module around the network: a ``GraphModule`` at the root would lose the module paths of its nodes."""
+
+    def __init__(self, module: nn.Module, numbers: bool) -> None:
+        super().__init__()
+        self.root = module
+        # copies: an operation in place is run on them, too
+        self.known = list(_small_tensors(module)) if numbers else []
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        for owner, name, value in self.known:
+            traced = getattr(owner, name)
+            if isinstance(traced, FakeTensor):
+                traced.constant = value
+        return self.root(*args)
+
+
+def _small_tensors(module: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
+    for owner in module.modules():
+        for name, value in [*owner._parameters.items(), *owner._buffers.items()]:
+            if value is not None and value.numel() <= MOST_NUMBERS and not value.is_meta:
+                yield owner, name, value.detach().to("cpu", copy=True)
+
+
+def trace(
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool
+) -> tuple[torch.export.ExportedProgram, Sizes]:
+    """The functional program of ``module`` in eval mode, and the shape of every module's first tensor input."""
+    sizes: Sizes = {}
+    with _restored(module), faked(module) as fake, _record_sizes(module, sizes), torch.no_grad(), _quiet():
+        module.eval()
+        arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
+        program = torch.export.export(_Root(module, numbers), arguments, strict=False)
+        return program.run_decompositions({}), sizes
+
+
+def sizes_when_run(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Sizes:
+    """The same shapes from running ``module`` on the inputs themselves."""
+    sizes: Sizes = {}
+    with _restored(module), _record_sizes(module, sizes), torch.no_grad(), _quiet():
+        module.eval()
+        module(*inputs.values())
+    return sizes
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch prints and logs about an export that fails: the error says it."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+@contextmanager
+def _restored(module: nn.Module) -> Iterator[None]:
+    """Undo what is done to the attributes of all modules: the mode, and what a network caches while it runs."""
+    before = {
+        m: (dict(vars(m)), [(v, copy(v)) for v in vars(m).values() if isinstance(v, dict)]) for m in module.modules()
+    }
+    try:
+        yield
+    finally:
+        for m, (attributes, dictionaries) in before.items():
+            for dictionary, content in ((vars(m), attributes), *dictionaries):
+                dictionary.clear()
+                dictionary.update(content)
+
+
+@contextmanager
+def _record_sizes(module: nn.Module, sizes: Sizes) -> Iterator[None]:
+    """Forward hooks that note the shape of every module's first tensor input while the network runs."""
+
+    def hook(name: str) -> Callable[..., None]:
+        def record(_module: nn.Module, args: tuple[Any, ...], _output: Any) -> None:
+            first = next((a for a in args if isinstance(a, torch.Tensor)), None)
+            if first is not None:
+                sizes.setdefault(name, []).append(tuple(int(n) for n in first.shape))
+
+        return record
+
+    handles = [m.register_forward_hook(hook(name)) for name, m in module.named_modules() if name]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
