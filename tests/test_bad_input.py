@@ -87,6 +87,29 @@ def unwritable(folder: Path) -> list[str]:
     return [str(SAMPLE), "-o", str(folder / "no" / "such" / "folder" / "report.json")]
 
 
+GATED = str(SAMPLE.with_name("digits_se.onnx"))
+BALL = ("--domain", "ball", "--radius", "0.5", "--mean", "0", "--std", "1")
+
+
+def no_picture(folder: Path) -> list[str]:
+    (folder / "cat.png").write_text("a text")
+    return [GATED, *BALL, "--around", str(folder / "cat.png")]
+
+
+def other_tensor(folder: Path) -> list[str]:
+    torch.save(torch.zeros(1, 3, 16, 16), folder / "x.pt")
+    return [GATED, *BALL, "--around", str(folder / "x.pt")]
+
+
+def two_inputs(folder: Path) -> list[str]:
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 4, 4]) for name in "aby"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["a", "b"], ["y"])], "two", values[:2], values[2:])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), folder / "two.onnx")
+    torch.save(torch.zeros(1, 1, 4, 4), folder / "x.pt")
+    return [str(folder / "two.onnx"), "--domain", "ball", "--radius", "1", "--around", str(folder / "x.pt")]
+
+
 def given(*arguments: str) -> Callable[[Path], list[str]]:
     return lambda _folder: list(arguments)
 
@@ -115,6 +138,14 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (given(str(SAMPLE), "--tol", "0"), 2, ["tol"]),
         (given(str(SAMPLE), "--input", "banana"), 2, ["banana"]),
         (given(str(SAMPLE), "--format", "yaml"), 2, ["yaml"]),
+        (given(GATED, "--domain", "pixels"), 2, ["digits_se.onnx", "give --mean and --std"]),
+        (given(GATED, "--domain", "pixels", "--mean", "0,0,0", "--std", "1"), 2, ["1 channel"]),
+        (given(GATED, "--around", "cat.png"), 2, ["--domain ball"]),
+        (given(GATED, *BALL, "--around", "nowhere.png"), 2, ["nowhere.png", "no file"]),
+        (given(GATED, *BALL, "--around", "nowhere.npy"), 2, ["nowhere.npy", "no file"]),
+        (no_picture, 2, ["cat.png", "no image", "PNG or JPEG"]),
+        (other_tensor, 2, ["(1, 3, 16, 16)", "(1, 1, 16, 16)"]),
+        (two_inputs, 2, ["one input", "has 2"]),
         (given(), 2, []),
     ],
 )

@@ -64,6 +64,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     frontends.expand = stage.expand  # type: ignore[attr-defined]
     frontends.list_models = lambda pattern: [f"{pattern}-18", f"{pattern}-50"] if pattern != "none*" else []  # type: ignore[attr-defined]
     spec.parse_input = parse_input  # type: ignore[attr-defined]
+    frontends.__path__ = [str(Path(lipaudit.__file__).parent / "frontends")]  # the real checks of domains
     for module in (api, frontends, spec):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return stage
@@ -95,6 +96,12 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "arch": None,
                 "device": "auto",
                 "tol": 1e-3,
+                "structure": False,
+                "domain": "global",
+                "around": None,
+                "radius": None,
+                "mean": None,
+                "std": None,
                 "lower_bound": False,
                 "seed": 0,
                 "progress": None,
@@ -176,6 +183,23 @@ def test_columns_and_depth_shape_the_table(stage: Stage, capsys: pytest.CaptureF
         (["net", "--frmat", "json"], "No such option '--frmat'"),
         (["net", "-o", "/no/such/folder/report.json"], "there is no folder /no/such/folder"),
         (["net", "-o", "/"], "it is a folder"),
+        (["net", "--domain", "cube"], "'cube' is not one of 'global', 'pixels', 'ball'"),
+        (["net", "--around", "cat.png"], "around is for the domain ball; say --domain ball"),
+        (["net", "--domain", "pixels", "--radius", "1"], "radius is for the domain ball"),
+        (
+            ["net", "--domain", "ball", "--around", "cat.png"],
+            "needs its centre and its radius: --around IMAGE --radius R",
+        ),
+        (["net", "--domain", "ball", "--radius", "1"], "needs its centre and its radius"),
+        (["net", "--radius", "0"], "0.0 is not above 0"),
+        (["net", "--radius", "nan"], "nan is not a finite number"),
+        (["net", "--radius", "wide"], "'wide' is not a valid float"),
+        (["net", "--mean", "0.5"], "--mean and --std belong together"),
+        (["net", "--std", "0.5"], "--mean and --std belong together"),
+        (["net", "--mean", "0.5,,", "--std", "1"], "'0.5,,' is no list of numbers such as 0.485,0.456,0.406"),
+        (["net", "--mean", "0", "--std", "0"], "none may be 0"),
+        (["net", "--mean", "nan", "--std", "1"], "every number must be finite"),
+        (["net", "--mean", "0,0", "--std", "1,1,1"], "--mean has 2 and --std 3 numbers"),
     ],
 )
 def test_a_wrong_request_is_one_line_on_stderr_before_any_audit(
@@ -188,6 +212,23 @@ def test_a_wrong_request_is_one_line_on_stderr_before_any_audit(
     assert message in err
     assert err.count("\n") == 1
     assert stage.calls == []
+
+
+def test_domains_reach_the_audit(stage: Stage) -> None:
+    assert main(["net", "--domain", "pixels", "--mean", "0.5, 0.4,-1", "--std", "1"]) == 0
+    assert main(["net", "--domain", "ball", "--around", "cat.png", "--radius", "0.5"]) == 0
+    (_, pixels), (_, ball) = stage.calls
+    assert (pixels["domain"], pixels["mean"], pixels["std"]) == ("pixels", (0.5, 0.4, -1.0), (1.0,))
+    assert (ball["domain"], ball["around"], ball["radius"], ball["mean"]) == ("ball", "cat.png", 0.5, None)
+
+
+def test_gates_judge_the_domain_in_force(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.outcomes |= {"gated": fakes.gated(), "pixels": fakes.on_pixels()}
+    assert main(["gated", "--max-log10-bound", "9", "--quiet"]) == 1
+    assert "over all images with pixels in [0, 1] it has one: --domain pixels" in capsys.readouterr().err
+    assert main(["gated", "--strict"]) == 4
+    assert main(["pixels", "--domain", "pixels", "--max-log10-bound", "9", "--strict"]) == 0
+    assert main(["pixels", "--domain", "pixels", "--max-log10-bound", "8"]) == 1
 
 
 MANY_COLUMNS = ["--columns", "layer,op,lower,upper,log10,ratio,share,status,rigor,weight"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lipaudit.report.display import shape_text
+from lipaudit.report.display import printable, shape_text
 from lipaudit.report.record import AuditReport, DomainRecord, SettingsRecord
 
 _UNITS = {"pixels": ", in pixels in [0, 1]", "input": ", in the network's own input"}
@@ -22,7 +22,8 @@ def place(settings: SettingsRecord, domain: str) -> str:
         return "all images with pixels in [0, 1]"
     if domain == "ball" and settings.radius is not None:
         unit = _UNITS.get(settings.radius_in or "", "")
-        return f"all inputs within {_exactly(settings.radius)} (l2{unit}) of {settings.around or 'the given input'}"
+        centre = printable(settings.around) if settings.around else "the given input"
+        return f"all inputs within {_exactly(settings.radius)} (l2{unit}) of {centre}"
     return f"the domain {domain}"
 
 

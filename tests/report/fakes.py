@@ -8,6 +8,7 @@ from typing import Any
 
 from lipaudit.report.record import (
     AuditReport,
+    DomainRecord,
     LayerRecord,
     ModelRecord,
     NetworkRecord,
@@ -127,3 +128,50 @@ def unsupported() -> AuditReport:
 def two_outputs() -> AuditReport:
     outputs = (OutputRecord("boxes", "finite", 37.251, 1.57114), OutputRecord("scores", "finite", 1.5, 0.1761))
     return report(outputs=outputs, lower_bound=37.58)
+
+
+GATES = tuple(f"blocks.{i}.se.mul (mul): product of two data-dependent tensors (gating)" for i in (3, 4))
+
+
+def gated(**network: Any) -> AuditReport:
+    """Unbounded over all inputs because of two gates, finite on pixels."""
+    gates = tuple(missing(f"blocks.{i}.se.mul", "unbounded", "mul", GATES[0].partition(": ")[2]) for i in (3, 4))
+    pixels = DomainRecord("pixels", "finite", "numerical", 5.1487e8, 8.71169, 2.2484e9, 9.35187)
+    return report(
+        (*resnet_layers(), *gates), **{"status": "unbounded", "reasons": GATES, "other_domains": (pixels,), **network}
+    )
+
+
+def on_pixels(log10: float = 8.71169) -> AuditReport:
+    """The same network over pixels, the gates with a factor each."""
+    gates = tuple(
+        layer(
+            f"blocks.{i}.se.mul",
+            248.6,
+            "mul",
+            rule="multiply",
+            rigor="numerical",
+            lower_bound=None,
+            log10_lower_bound=None,
+            tightness=None,
+            share=0.2,
+        )
+        for i in (3, 4)
+    )
+    figures = {
+        "rigor": "numerical",
+        "domain": "pixels",
+        "upper_bound": 10**log10 if log10 < 300 else None,
+        "log10_upper_bound": log10,
+        "pixel_upper_bound": 10 ** (log10 + 0.65) if log10 < 300 else None,
+        "pixel_log10_upper_bound": log10 + 0.65,
+        "other_domains": (DomainRecord("global", "unbounded", reasons=GATES),),
+    }
+    found = report((*resnet_layers(), *gates), **figures)
+    return replace(found, settings=replace(found.settings, domain="pixels"))
+
+
+def around_a_cat(**settings: Any) -> AuditReport:
+    found = report(domain="ball", other_domains=(DomainRecord("global", "finite", "certified", 3.5e21, 21.544069),))
+    ball = {"domain": "ball", "around": "cat.png", "radius": 0.5, "radius_in": "pixels", **settings}
+    return replace(found, settings=replace(found.settings, **ball))

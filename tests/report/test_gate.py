@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -40,3 +41,24 @@ def test_strict_names_the_places() -> None:
         "head.fft (unsupported)"
     )
     assert strict_problem(fakes.report(status="unbounded")) == "the network is unbounded"
+
+
+def test_a_gate_over_all_inputs_names_the_domain_that_has_a_figure() -> None:
+    assert gate_problem(fakes.gated(), 1e9) == (
+        "the network's bound is unbounded, and a gate needs a number; over all images with pixels in [0, 1] it has one: "
+        "--domain pixels"
+    )
+    assert strict_problem(fakes.gated()).endswith("it has one: --domain pixels")
+    unknown = fakes.gated(other_domains=())
+    unknown = replace(unknown, model=replace(unknown.model, preprocessing=None))
+    assert gate_problem(unknown, 1e9).endswith("--domain pixels with --mean and --std may give one")
+
+
+def test_a_gate_judges_the_domain_in_force() -> None:
+    assert gate_problem(fakes.on_pixels(), 9.0) == ""
+    assert strict_problem(fakes.on_pixels()) == ""
+    assert gate_problem(fakes.on_pixels(), 8.5) == (
+        "the log10 upper bound 8.71169 over all images with pixels in [0, 1] is above 8.5"
+    )
+    # a finite figure elsewhere does not save it
+    assert gate_problem(fakes.gated(), 9.0)

@@ -14,7 +14,17 @@ from lipaudit.report.json import to_dict, to_json_array
 from lipaudit.report.record import AuditReport
 from tests.report import fakes
 
-REPORTS = (fakes.report(), fakes.unsupported(), fakes.two_outputs(), fakes.report(layers=()))
+REPORTS = (
+    fakes.report(),
+    fakes.unsupported(),
+    fakes.two_outputs(),
+    fakes.report(layers=()),
+    fakes.gated(),
+    fakes.on_pixels(),
+    fakes.on_pixels(412.0),
+    fakes.around_a_cat(),
+    fakes.around_a_cat(around=None, radius_in="input"),
+)
 
 
 @pytest.mark.parametrize("report", REPORTS)
@@ -69,7 +79,7 @@ def test_unbounded_is_null_beside_its_status() -> None:
 
 def test_several_reports_are_an_array() -> None:
     documents = json.loads(to_json_array(REPORTS))
-    assert [document["network"]["status"] for document in documents] == ["finite", "unsupported", "finite", "finite"]
+    assert [document["network"]["status"] for document in documents] == [r.network.status for r in REPORTS]
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
@@ -125,6 +135,18 @@ def changed(*path: str | int, value: Any) -> str:
         (changed("network", "upper_bound", value=10**400), "upper_bound is too large"),
         (changed("network", "status", value="unbounded"), "network is unbounded but has a upper_bound"),
         (changed("layers", 0, "status", value=None), r"layers\[0\].status is None"),
+        (
+            changed(
+                "network", "other_domains", value=[{"domain": "pixels", "status": "unbounded", "upper_bound": 2.0}]
+            ),
+            r"network.other_domains\[0\] is unbounded but has a upper_bound",
+        ),
+        (
+            changed("network", "other_domains", value=[{"domain": "pixels", "status": "finite"}]),
+            r"network.other_domains\[0\] is finite but has no upper bound",
+        ),
+        (changed("network", "other_domains", value=[{"status": "unbounded"}]), r"other_domains\[0\] lacks domain"),
+        (changed("settings", "radius", value="1"), "report.settings.radius should be a number"),
     ],
 )
 def test_a_wrong_document_gives_one_clear_error(text: str | bytes, message: str) -> None:

@@ -65,3 +65,12 @@ def test_names_cannot_break_the_tsv_rows(name: str) -> None:
     text = tsv.render([fakes.report((replace(fakes.layer("conv"), name=name),))])
     assert len(text.split("\n")) == 2
     assert text.split("\n")[1].count("\t") == len(tsv.HEADER) - 1
+
+
+def test_the_domain_is_in_every_row_of_the_tsv_and_in_the_markdown() -> None:
+    rows = list(csv.DictReader(io.StringIO(tsv.render([fakes.on_pixels()])), delimiter="\t"))
+    assert {row["domain"] for row in rows} == {
+        "all images with pixels in [0, 1], normalised by mean 0.485, 0.456, 0.406 and std 0.229, 0.224, 0.225"
+    }
+    text = markdown.render(fakes.around_a_cat())
+    assert "all inputs within 0.5 (l2, in pixels in \\[0, 1\\]) of cat.png" in text

@@ -28,6 +28,11 @@ def test_schema_is_a_valid_draft_2020_12_schema() -> None:
         fakes.unsupported(),
         fakes.two_outputs(),
         fakes.report(layers=()),
+        fakes.gated(),
+        fakes.on_pixels(),
+        fakes.on_pixels(412.0),
+        fakes.around_a_cat(),
+        fakes.around_a_cat(around=None, radius_in="input"),
         fakes.report(upper_bound=None, log10_upper_bound=412.3),
         fakes.report(upper_bound=0.0, log10_upper_bound=None),
         fakes.report(status="unbounded", lower_bound=3.0, reasons=("a product",)),
@@ -91,3 +96,33 @@ def test_finite_without_a_figure_is_rejected(place: str) -> None:
     }
     entry[place].update(upper_bound=None, log10_upper_bound=None)
     assert not VALIDATOR.is_valid(document)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        put("network", "other_domains", 0, "status", value="unbounded"),
+        put("network", "other_domains", 0, "rigor", value=None),
+        put("network", "other_domains", 0, "upper_bound", value=-1.0),
+        put("network", "other_domains", 0, "domain", value=None),
+        put("network", "other_domains", 0, "log10_upper_bound", value="8"),
+        put("settings", "radius", value=None),
+        put("settings", "radius", value=0.0),
+        put("settings", "radius_in", value="inches"),
+        put("settings", "around", value=3),
+        put("settings", "domain", value="global"),
+    ],
+)
+def test_a_domain_that_contradicts_itself_is_rejected(spoil: Callable[[dict[str, Any]], object]) -> None:
+    document = copy.deepcopy(to_dict(fakes.around_a_cat()))
+    assert VALIDATOR.is_valid(document)
+    spoil(document)
+    assert not VALIDATOR.is_valid(document)
+
+
+def test_reports_from_before_domains_still_validate() -> None:
+    document = to_dict(fakes.report())
+    for key in ("around", "radius", "radius_in"):
+        del document["settings"][key]
+    del document["network"]["other_domains"]
+    assert VALIDATOR.is_valid(document)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -149,3 +150,78 @@ def test_title_says_which_model_it_is() -> None:
     assert title(fakes.report()) == (
         "resnet50 (torchvision, weights IMAGENET1K_V2), input 1x3x224x224, 25,557,032 parameters"
     )
+
+
+def test_pixels_stand_beside_an_unbounded_global_result() -> None:
+    lines = section(fakes.gated(), "Result")
+    assert lines == (
+        "UNBOUNDED: no finite bound can be given for the network over all inputs, because 2 operations have no finite "
+        "constant.",
+        "Over all images with pixels in [0, 1] (--domain pixels): at most 5.149e+08 (10^8.712); measured in pixels in "
+        "[0, 1] at most 2.249e+09 (10^9.352).",
+    )
+    assert any("--domain pixels shows each of them" in line for line in section(fakes.gated(), "What to do"))
+    assert section(fakes.gated(), "Missing")[0].startswith(
+        "unbounded: mul at blocks.3.se.mul, blocks.4.se.mul: product"
+    )
+
+
+def test_global_stands_beside_a_result_on_pixels_and_says_why_it_is_unbounded() -> None:
+    first, _, pixels, beside = section(fakes.on_pixels(), "Result")
+    assert first.endswith("at most 5.149e+08 (10^8.712), over all images with pixels in [0, 1].")
+    assert pixels.startswith("Measured in pixels in [0, 1], before the model's own normalisation: at most 2.3")
+    assert beside == (
+        "Over all inputs (--domain global): unbounded, because of blocks.3.se.mul (mul), blocks.4.se.mul (mul)."
+    )
+
+
+def test_a_finite_global_result_stands_beside_a_ball() -> None:
+    lines = section(fakes.around_a_cat(), "Result")
+    assert lines[0].endswith("over all inputs within 0.5 (l2, in pixels in [0, 1]) of cat.png.")
+    assert lines[-1] == "Over all inputs (--domain global): at most 3.5e+21 (10^21.55)."
+
+
+def test_pixels_that_are_the_input_are_measured_once() -> None:
+    report = fakes.on_pixels()
+    report = replace(report, model=replace(report.model, preprocessing={"mean": (0.0,), "std": (1.0,)}))
+    assert not any("Measured" in line or "measured" in line for line in section(report, "Result"))
+
+
+def test_scope_says_the_domain_in_words_and_what_numerical_means() -> None:
+    first, second, *_ = section(fakes.on_pixels(), "Scope")
+    assert first.startswith("Norm l2, domain pixels (all images with pixels in [0, 1], normalised by mean 0.485, ")
+    assert "numerical: a theorem, but floating-point rounding is not accounted for" in first
+    assert second.startswith("Numerical, because products of signals")
+    assert section(fakes.gated(), "Scope")[1].startswith("Numerical, because")
+    assert not any("Numerical" in line for line in section(fakes.report(), "Scope"))
+
+
+def test_a_network_of_unknown_normalisation_is_sent_to_pixels() -> None:
+    report = fakes.gated(other_domains=())
+    report = replace(report, model=replace(report.model, preprocessing=None))
+    (line,) = (line for line in section(report, "What to do") if "--domain pixels" in line)
+    assert "add --mean and --std" in line
+
+
+@pytest.mark.parametrize(("log10", "told"), [(29.0, False), (31.0, True), (200.0, True), (412.0, True)])
+def test_an_astronomical_figure_is_said_to_tell_nothing(log10: float, told: bool) -> None:
+    lines = [line for line in section(fakes.on_pixels(log10), "What to do") if "figure this large" in line]
+    assert bool(lines) is told
+    assert (
+        not told or "products of two signals, whose factors are as large as the signals can become (40.0%)" in lines[0]
+    )
+
+
+def test_what_makes_a_figure_astronomical() -> None:
+    norm = fakes.layer("norm1", 1e3, "layer_norm", rule="normalization", share=0.6)
+    attention = fakes.layer("attn", 1e4, "attention", rule="attention", rigor="numerical", share=0.4)
+    lines = section(fakes.report((norm, attention), log10_upper_bound=200.0, upper_bound=1e200), "What to do")
+    (line,) = (line for line in lines if "figure this large" in line)
+    assert line.index("normalisations, which divide") < line.index("attention, whose factor")
+    deep = section(fakes.report(log10_upper_bound=200.0, upper_bound=1e200), "What to do")
+    assert any("Its depth makes it large" in line for line in deep)
+
+
+def test_the_name_of_a_centre_cannot_drive_the_terminal() -> None:
+    report = fakes.around_a_cat(around="cat\x1b[2J.png")
+    assert not any("\x1b" in line for entry in sections(report) for line in entry.lines)

@@ -34,7 +34,17 @@ def column(text: str, name: str) -> list[str]:
     return [row[begins[start] : ends[start]].strip() for row in rows]
 
 
-@pytest.mark.parametrize("report", [fakes.report(), fakes.unsupported(), fakes.two_outputs()])
+@pytest.mark.parametrize(
+    "report",
+    [
+        fakes.report(),
+        fakes.unsupported(),
+        fakes.two_outputs(),
+        fakes.gated(),
+        fakes.on_pixels(200.0),
+        fakes.around_a_cat(),
+    ],
+)
 @pytest.mark.parametrize("depth", [None, 1, 2])
 def test_table_fits_100_columns_and_keeps_every_row(report: AuditReport, depth: int | None) -> None:
     text = table.render(report, depth=depth)
