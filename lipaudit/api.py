@@ -144,7 +144,13 @@ def audit(
         clock.lap("capture")
         effects = evaluate_rules(simple, Settings(tol, structure), progress)
         clock.lap("norms")
-        found = propagate(simple, effects, Extents(recognised, region, structure))
+
+        def over(domain: Domain) -> Propagation:
+            inside = Extents(recognised, domain, structure)
+            return propagate(simple, effects, inside, None if domain is GLOBAL else everywhere)
+
+        everywhere = over(GLOBAL)
+        found = everywhere if region is GLOBAL else over(region)
         rows = layer_records(simple, found, loaded.node_names)
         others = _other_domains(found, region, loaded)
         clock.lap("propagation")
@@ -156,7 +162,7 @@ def audit(
         network = network_record(simple, found, rows, lower, scale, loaded.output_names, region.name)
         elsewhere = []
         for other in others:
-            there = propagate(simple, effects, Extents(recognised, other, structure))
+            there = everywhere if other is GLOBAL else over(other)
             elsewhere.append(domain_record(other.name, there, layer_records(simple, there, loaded.node_names), scale))
         network = replace(network, other_domains=tuple(elsewhere))
         # a Jacobian is computed in the network's own precision: a hair above the bound is its rounding

@@ -64,8 +64,13 @@ def evaluate_rules(
     return effects
 
 
-def propagate(graph: Graph, effects: Mapping[str, Effect], extents: Extents | None = None) -> Propagation:
-    """Constants of every node with respect to the network's input, on the domain of ``extents`` (default: all inputs)."""
+def propagate(
+    graph: Graph, effects: Mapping[str, Effect], extents: Extents | None = None, wider: Propagation | None = None
+) -> Propagation:
+    """Constants of every node with respect to the network's input, on the domain of ``extents`` (default: all inputs).
+
+    ``wider`` are those on a domain that contains this one: they hold here as well, and the smaller ones count.
+    """
     values: dict[str, Value] = {}
     effects = dict(effects)
     for node in graph:
@@ -73,13 +78,19 @@ def propagate(graph: Graph, effects: Mapping[str, Effect], extents: Extents | No
             values[node.name] = _input(node)
         else:
             effects[node.name] = _resolved(effects[node.name], node, extents)
-            values[node.name] = _combine(effects[node.name], node, values)
+            found = _combine(effects[node.name], node, values)
+            values[node.name] = found if wider is None else _smaller(found, wider.values[node.name])
         if extents is not None:
             extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
     network = _join([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
     elasticities = _elasticities(graph, effects, values) if network.status is Status.FINITE else {}
     return Propagation(effects, values, outputs, network, elasticities)
+
+
+def _smaller(first: Value, second: Value) -> Value:
+    """The smaller of two bounds of one constant."""
+    return second if second.status is Status.FINITE and second.log_upper < first.log_upper else first
 
 
 def _resolved(effect: Effect, node: Node, extents: Extents | None) -> Effect:

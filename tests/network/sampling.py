@@ -16,7 +16,7 @@ from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import fold
-from lipaudit.network.domain import Domain
+from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.extents import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.rules.magnitudes import slice_norm
