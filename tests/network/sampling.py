@@ -45,12 +45,12 @@ def audited(module: nn.Module, shapes: Mapping[str, tuple[int, ...]], *domains: 
     recognised = recognise(graph)
     simple = fold(recognised)
     effects = evaluate_rules(simple, Settings(1e-2))
-    results = []
+    results: list[Audited] = []
     for domain in domains:
         extents = Extents(recognised, domain)
-        results.append(
-            Audited(recognised, simple, propagate(simple, effects, extents), extents, _twins(recognised, simple))
-        )
+        wider = results[0].found if results and domains[0] is GLOBAL else None
+        found = propagate(simple, effects, extents, wider)
+        results.append(Audited(recognised, simple, found, extents, _twins(recognised, simple)))
     return results
 
 
