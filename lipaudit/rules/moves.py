@@ -78,6 +78,12 @@ def unbind(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tupl
     return tuple(_without_axis(operands[0], int(number(node, "dim")), o.shape) for o in node.outputs)
 
 
+@passes("getitem")
+def getitem(_node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """One output of several: the magnitude that arrives is already that output's."""
+    return (operands[0].radii,)
+
+
 def _without_axis(operand: Magnitude, axis: int, shape: tuple[int, ...]) -> Radii:
     gone = axis % len(operand.shape)
     return _followed(operand.radii, shape, lambda a: None if a == gone else a - (a > gone))
