@@ -62,6 +62,7 @@ def lerp(node: Node, _settings: Settings) -> Effect:
     formula="max|c|, with broadcasting max_i sqrt(sum_j c_j^2)",
     source=LINEAR,
     exact=True,
+    where_bounded=True,
 )
 def multiply(node: Node, _settings: Settings) -> Effect:
     """A product with a constant; a product of two data-dependent tensors has no finite constant."""
@@ -75,6 +76,7 @@ def multiply(node: Node, _settings: Settings) -> Effect:
 @rule(
     "aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode",
     formula="max|1/c|, with broadcasting max_i sqrt(sum_j 1/c_j^2)", source=LINEAR, exact=True,
+    where_bounded=True,
 )  # fmt: skip
 def divide(node: Node, _settings: Settings) -> Effect:
     """A quotient by a constant; by a data-dependent tensor where that stays away from zero; a rounded one jumps."""
@@ -94,6 +96,7 @@ def divide(node: Node, _settings: Settings) -> Effect:
     formula="1 and max|value c|; the terms add",
     source=LINEAR,
     exact=True,
+    where_bounded=True,
 )
 def add_scaled(node: Node, _settings: Settings) -> Effect:
     """self + value tensor1 tensor2, or self + value tensor1 / tensor2, with at most one data-dependent factor."""

@@ -35,6 +35,7 @@ _OPERANDS = ("query", "key", "value")
     "aten.scaled_dot_product_attention.default",
     formula="unbounded; s R_k R_v in q, s sqrt(n) R_q R_v in k, sqrt(n) in v where the rows are bounded by R",
     source="softmax(s Q K^T) V is not globally Lipschitz (Kim, Papamakarios, Mnih, ICML 2021)",
+    where_bounded=True,
 )
 def attention(node: Node, _settings: Settings) -> Effect:
     """Dot-product attention of data-dependent queries, keys and values with a constant mask."""

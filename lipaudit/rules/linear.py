@@ -42,6 +42,7 @@ def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
     formula="sigma_1 of the convolution with its padding, stride, dilation, groups and size",
     source="grid or torus supremum of sigma_1 of the symbol; zero padding is a compression",
     two_sided=True,
+    where_bounded=True,
 )
 def convolution(node: Node, settings: Settings) -> Effect:
     """A convolution or transposed convolution with a constant kernel."""
@@ -72,6 +73,7 @@ def convolution(node: Node, settings: Settings) -> Effect:
     formula="sigma_1(W)",
     source="[P] Theorem 3 (Gram iteration)",
     exact=True,
+    where_bounded=True,
 )
 def dense(node: Node, settings: Settings) -> Effect:
     """A matrix product with a constant on one side; leading axes are a batch."""

@@ -31,6 +31,7 @@ def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket
     formula="max over the batch of sigma_1 of the constant matrix, else unbounded",
     source="a block-diagonal map; its norm is the largest of the blocks'",
     exact=True,
+    where_bounded=True,
 )
 def batched_product(node: Node, settings: Settings) -> Effect:
     """Batched matrix product with a constant on either side."""
@@ -48,6 +49,7 @@ def batched_product(node: Node, settings: Settings) -> Effect:
     formula="sigma_1 of the constant operand as a matrix from summed to output indices; for two data-dependent operands "
     "unbounded, or the Frobenius norm of the other operand's slices where it is bounded",
     source="a block-diagonal map; bilinear in two data-dependent tensors (Cauchy-Schwarz)",
+    where_bounded=True,
 )
 def einsum_of_two(node: Node, settings: Settings) -> Effect:
     """An einsum of two operands."""
@@ -70,6 +72,7 @@ def einsum_of_two(node: Node, settings: Settings) -> Effect:
     "aten.baddbmm.default", "aten.dot.default", "aten.outer.default",
     formula="unbounded; the Frobenius norm of the other matrix where it is bounded",
     source="bilinear in two data-dependent tensors (Cauchy-Schwarz)",
+    where_bounded=True,
 )  # fmt: skip
 def bilinear(node: Node, _settings: Settings) -> Effect:
     """Bilinear operations of two data-dependent tensors; no constant is derived where one of them is constant."""

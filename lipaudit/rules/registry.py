@@ -112,6 +112,8 @@ class Rule:
     ``entrywise`` says that the factor bounds the slope of a function of each entry by itself.
     ``trivial`` marks operations that neither stretch nor compute anything (views, dropout in eval mode): they get no row
     in the report's table of layers.
+    ``where_bounded`` marks operations that, for some operands, have a constant only where those are bounded
+    (:meth:`Effect.where_bounded`); no other rule may say so.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Rule:
     two_sided: bool = False
     trivial: bool = False
     entrywise: bool = False
+    where_bounded: bool = False
 
 
 _RULES: dict[str, Rule] = {}
@@ -136,11 +139,23 @@ def rule(
     two_sided: bool = False,
     trivial: bool = False,
     entrywise: bool = False,
+    where_bounded: bool = False,
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register the decorated function as the rule for every overload name in ``ops``."""
 
     def register(function: RuleFunction) -> RuleFunction:
-        entry = Rule(function.__name__, ops, function, formula, source, exact, exact or two_sided, trivial, entrywise)
+        entry = Rule(
+            function.__name__,
+            ops,
+            function,
+            formula,
+            source,
+            exact=exact,
+            two_sided=exact or two_sided,
+            trivial=trivial,
+            entrywise=entrywise,
+            where_bounded=where_bounded,
+        )
         for op in ops:
             if op in _RULES:
                 raise RegistryError(f"{op} has two rules: {_RULES[op].name} and {entry.name}")
@@ -169,5 +184,9 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
     if effect.status is Status.FINITE and len(effect.factors) != len(node.refs):
         raise RegistryError(
             f"rule {entry.name} gave {len(effect.factors)} factors for {len(node.refs)} inputs of {node.name}"
+        )
+    if effect.given is not None and not entry.where_bounded:
+        raise RegistryError(
+            f"rule {entry.name} needs bounded operands of {node.name} but is not registered where_bounded"
         )
     return effect

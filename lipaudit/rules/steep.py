@@ -65,6 +65,7 @@ def _by_slope(reason: str, slope: Callable[[Interval], float]) -> Effect:
 @rule(
     *(f"aten.{name}.default" for name in _SLOPES), "aten.tan.default",
     formula="unbounded; sup |f'| on the interval that holds every entry", source=BOUNDED_SLOPE, entrywise=True,
+    where_bounded=True,
 )  # fmt: skip
 def steep(node: Node, _settings: Settings) -> Effect:
     """An element-wise function whose slope grows beyond every bound."""
@@ -77,6 +78,7 @@ def steep(node: Node, _settings: Settings) -> Effect:
     "aten.pow.Tensor_Scalar",
     formula="1 for exponent 1, 0 for exponent 0, else unbounded; sup |p x^(p-1)| on the interval that holds every entry",
     source=BOUNDED_SLOPE, exact=True, entrywise=True,
+    where_bounded=True,
 )  # fmt: skip
 def power(node: Node, _settings: Settings) -> Effect:
     """x^p: the slope p x^(p - 1) is bounded over all inputs for p = 0 and p = 1 only."""
@@ -104,6 +106,7 @@ def exponentiation(_node: Node, _settings: Settings) -> Effect:
     "aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction",
     formula="unbounded; 2 ||x|| / (m - correction) where the m entries are bounded",
     source="a quadratic form; its gradient is 2 (x - mean) / (m - correction)",
+    where_bounded=True,
 )  # fmt: skip
 def variance(node: Node, _settings: Settings) -> Effect:
     """The variance is quadratic: its gradient grows with the input."""
@@ -132,6 +135,7 @@ def variance(node: Node, _settings: Settings) -> Effect:
     "aten.glu.default",
     formula="unbounded; sqrt(1 + (max|a| / 4)^2) where the half a that is gated is bounded",
     source="d(a s(b)) = s(b) da + a s'(b) db with s <= 1, s' <= 1/4",
+    where_bounded=True,
 )
 def glu(node: Node, _settings: Settings) -> Effect:
     """a sigmoid(b) for the two halves a, b of the input along an axis."""
