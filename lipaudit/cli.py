@@ -318,6 +318,21 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
     return 0
 
 
+@cli.command("rules")
+@click.argument("pattern", default="*")
+@click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True)
+@_debug_option
+@click.pass_context
+def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
+    """List the operations that have a rule, with their constants ('softmax', 'conv*')."""
+    with _shielded(ctx.find_root().obj.debug):
+        from lipaudit.report.rule_list import find_rules, render
+
+        text = render(find_rules(pattern), form)
+    _emit(text)
+    return 0
+
+
 @cli.command()
 @_debug_option
 def schema() -> int:

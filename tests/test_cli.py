@@ -414,6 +414,17 @@ def test_list_prints_names(stage: Stage, capsys: pytest.CaptureFixture[str]) -> 
     )
 
 
+def test_rules_are_listed_by_pattern_and_format(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "silu"]) == 0
+    assert "silu [exact]\n  constant    1.09984\n" in capsys.readouterr().out
+    assert main(["rules", "silu", "--format", "json"]) == 0
+    assert [entry["rule"] for entry in json.loads(capsys.readouterr().out)] == ["silu"]
+    assert main(["rules", "no such operation"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("lipaudit: error: no rule and no operation matches 'no such operation'")
+
+
 def test_schema_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out) == load_schema()
@@ -429,7 +440,8 @@ def test_help_names_the_verbs_examples_and_exit_codes(capsys: pytest.CaptureFixt
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert all(
-        word in out for word in ("audit ", "list ", "schema ", "lipaudit resnet50 --input 224", "130  interrupted")
+        word in out
+        for word in ("audit ", "list ", "rules ", "schema ", "lipaudit resnet50 --input 224", "130  interrupted")
     )
 
 
