@@ -25,11 +25,14 @@ def test_audit_is_the_expected_one(path):
     found = expect.audit(path.stem)
 
     def rows(record):
-        network = ("network", record["network"]["status"])
-        return [network] + [(layer["name"], layer["status"]) for layer in record["layers"]]
+        domains = [(entry["domain"], entry["status"]) for entry in networks(record)]
+        return domains + [(layer["name"], layer["status"]) for layer in record["layers"]]
 
     def bounds(record):
-        return [entry["log10_upper_bound"] for entry in (record["network"], *record["layers"])]
+        return [entry["log10_upper_bound"] for entry in (*networks(record), *record["layers"])]
+
+    def networks(record):
+        return [record["network"], *record["network"]["other_domains"]]
 
     assert rows(found) == rows(expected)
     for (name, _), new, old in zip(rows(found), bounds(found), bounds(expected), strict=True):
@@ -37,3 +40,11 @@ def test_audit_is_the_expected_one(path):
             assert new == old, name
         else:
             assert math.isclose(new, old, abs_tol=TOLERANCE), (name, new, old)
+
+
+def test_nothing_in_the_sample_networks_is_unsupported_and_every_one_has_a_bound_on_pixels():
+    for path in EXPECTED:
+        record = json.loads(path.read_text())
+        assert {layer["status"] for layer in record["layers"]} <= {"finite", "unbounded"}, path.stem
+        found = [record["network"], *record["network"]["other_domains"]]
+        assert any(entry["status"] == "finite" and entry["log10_upper_bound"] < 40 for entry in found), path.stem
