@@ -21,8 +21,9 @@ from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, Netwo
 MOST = 5  # names and layers shown before "and n more"
 # notes of rows whose maximum over frequencies is not found to the tolerance
 _LOOSER = ("flat spectrum", "reshaped kernel")
-# log10 of a figure beyond which no network that works has its true constant
-_ASTRONOMICAL = 30.0
+# log10 of a figure that is far above the true constant of any network that works
+_ASTRONOMICAL = 25.0
+_NORMALIZATIONS = ("normalization", "layer_norm", "group_norm", "instance_norm", "rms_norm")
 # why rows of these rules are large, whatever the network does on usual inputs
 _CAUSES = {
     "normalization": "normalisations, which divide by a size that for some input is as small as eps allows",
@@ -268,8 +269,8 @@ def _kind(layer: LayerRecord) -> str:
     """The part that a row plays in a bound without measure."""
     if layer.rule == "attention":
         return "attention"
-    if layer.rule.endswith("norm") or layer.rule == "normalization":
-        return "" if layer.rule == "batch_norm" else "normalization"
+    if layer.rule in _NORMALIZATIONS:
+        return "normalization"
     return "product" if layer.rigor == "numerical" else ""
 
 
