@@ -63,7 +63,7 @@ def load_timm(
     size = configuration.get("input_size")
     default = (1, *size) if size else None
     preprocessing = None
-    if weights != "random" and configuration.get("mean") and configuration.get("std"):
+    if configuration.get("mean") and configuration.get("std"):
         preprocessing = Preprocessing(tuple(configuration["mean"]), tuple(configuration["std"]))
     argument = input_names(module)[0]
     return LoadedModel(

@@ -68,15 +68,14 @@ def load_torchvision(
         notes.append(
             "The floating-point network is audited; quantised arithmetic rounds and has no Lipschitz constant."
         )
-    default, preprocessing = _defaults(model_name, entry, weights)
+    default, preprocessing = _defaults(model_name, entry)
     fixed = getattr(module, "image_size", None)
     if isinstance(fixed, int):  # a vision transformer takes one size, which need not be that of the default weights
         default = (*default[:-2], fixed, fixed)
     transform = getattr(module, "transform", None)
     backbone = getattr(module, "backbone", None)
     if transform is not None and isinstance(backbone, nn.Module):
-        if weights != "random":
-            preprocessing = Preprocessing(tuple(transform.image_mean), tuple(transform.image_std))
+        preprocessing = Preprocessing(tuple(transform.image_mean), tuple(transform.image_std))
         module = backbone
         notes.append("A detection model: its backbone is audited, without the heads and the selection of boxes.")
     module.eval()
@@ -187,7 +186,7 @@ def _presets(entry: Any) -> _Presets:
     return _Presets(pair, tuple(mean) if mean else None, tuple(std) if std else None)
 
 
-def _defaults(model_name: str, entry: Any, weights: str | None) -> tuple[Shape, Preprocessing | None]:
+def _defaults(model_name: str, entry: Any) -> tuple[Shape, Preprocessing | None]:
     from torchvision.models import get_model_builder
 
     presets = _presets(entry)
@@ -197,6 +196,6 @@ def _defaults(model_name: str, entry: Any, weights: str | None) -> tuple[Shape, 
         size = tuple(entry.meta["min_size"]) if model_name.startswith("raft") else (ssd.get(model_name, 800),) * 2
     is_video = get_model_builder(model_name).__module__.startswith("torchvision.models.video")
     shape: Shape = (1, 3, _CLIP_FRAMES, *size) if is_video else (1, 3, *size)
-    known = presets.mean is not None and presets.std is not None and weights != "random"
+    known = presets.mean is not None and presets.std is not None
     preprocessing = Preprocessing(presets.mean or (), presets.std or ()) if known else None
     return shape, preprocessing
