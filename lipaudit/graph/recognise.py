@@ -14,6 +14,7 @@ from lipaudit.graph.attentions import recognise_attentions
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.rewrite import rebuild
+from lipaudit.graph.rolls import recognise_rolls
 
 _IDENTITIES = {
     "aten.alias.default",
@@ -40,7 +41,7 @@ _ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
 
 def recognise(graph: Graph) -> Graph:
     """Every recognition, in the order in which they enable each other."""
-    steps = (drop_identities, recognise_normalizations, recognise_attentions, recognise_activations)
+    steps = (drop_identities, recognise_rolls, recognise_normalizations, recognise_attentions, recognise_activations)
     for step in steps:
         graph = step(graph)
     return graph
