@@ -150,3 +150,23 @@ def test_a_vision_transformer_is_read_at_the_size_it_is_built_for(monkeypatch):
     loaded = frontends.load("vit_h_14", weights="random")  # its default weights are for 518 x 518
     assert loaded.input_shapes == {"x": (1, 3, 64, 64)}
     assert loaded.module(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
+
+
+def _values(module):
+    return [*module.parameters(), *module.buffers()]
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", "timm:resnet18", "ssdlite320_mobilenet_v3_large"])
+def test_structure_is_built_without_weights(name, no_network):
+    loaded = frontends.load(name, structure=True)
+    assert all(value.is_meta for value in _values(loaded.module))
+    assert loaded.weights == "not read"
+    assert loaded.preprocessing is not None
+    assert not loaded.module.training
+    assert loaded.input_shapes == frontends.load(name, weights="random").input_shapes
+
+
+def test_regnets_compute_their_widths_and_are_built_with_values():
+    loaded = frontends.load("torchvision:regnet_y_400mf", structure=True)
+    assert not any(value.is_meta for value in _values(loaded.module))
+    assert loaded.weights == "not read"
