@@ -324,7 +324,7 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
 @_debug_option
 @click.pass_context
 def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
-    """List the operations that have a rule, with their constants ('softmax', 'conv*')."""
+    """List operations and their constants ('softmax', 'conv*')."""
     with _shielded(ctx.find_root().obj.debug):
         from lipaudit.report.rule_list import find_rules, render
 
