@@ -278,7 +278,7 @@ def audit(
     options["input_shape"] = _input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
     if file:
-        check_no_model(file, [*specs, options["weights"] or ""])
+        check_no_model(file, [*specs, options["weights"] or "", options["around"] or ""])
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []

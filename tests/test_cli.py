@@ -525,7 +525,8 @@ def test_a_report_never_replaces_the_model(stage: Stage, capsys: pytest.CaptureF
     link.symlink_to(model)
     assert main([str(model), "-o", str(link)]) == 2
     assert main(["net", "--weights", str(model), "-o", str(model)]) == 2
-    assert capsys.readouterr().err.count("would replace the model") == 2
+    assert main(["net", "--domain", "ball", "--radius", "1", "--around", str(model), "-o", str(model)]) == 2
+    assert capsys.readouterr().err.count(", which the audit reads; name another file") == 3
     assert (model.read_text(), stage.calls) == ("weights", [])
 
 

@@ -185,6 +185,10 @@ def _image(text: str, shape: tuple[int, ...]) -> torch.Tensor:
     path = _existing(text)
     try:
         with Image.open(path) as opened:
+            if opened.mode.startswith(("I", "F")):
+                raise UsageError(
+                    f"--around {text} has more than 8 bits per pixel: give its pixels as a tensor (.npy, .pt)"
+                )
             picture = opened.convert("RGB" if shape[1] == 3 else "L").resize(
                 (shape[3], shape[2]), Image.Resampling.BICUBIC
             )

@@ -175,11 +175,14 @@ def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
     torch.save({"a": torch.zeros(2)}, names)
     cut = tmp_path / "cut.png"
     cut.write_bytes(Path(cat).read_bytes()[:50])
+    deep = tmp_path / "deep.png"
+    Image.fromarray(np.full((4, 4), 40000, dtype=np.uint16)).save(deep)
     for path, message in (
         (tmp_path / "none.png", "no file of this name"),
         (tmp_path, "no file of this name"),
         (text, "no image that can be read"),
         (cut, "no image that can be read"),
+        (deep, "more than 8 bits per pixel"),
         (broken, "no tensor can be read"),
         (names, "holds dict, not one tensor"),
     ):
