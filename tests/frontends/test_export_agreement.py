@@ -19,6 +19,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from timm.models.metaformer import GroupNorm1, MetaFormer, Pooling
 from timm.models.mlp_mixer import MlpMixer
 from torch import nn
 
@@ -47,7 +48,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Shape]] = {
     ),
     "mixer": (lambda: MlpMixer(img_size=64, patch_size=16, num_blocks=2, embed_dim=64), SMALL),
     "poolformer": (
-        lambda: timm.create_model("poolformer_s12", depths=(1, 1, 1, 1), dims=(16, 24, 32, 48)),
+        lambda: MetaFormer(
+            depths=(1, 1, 1, 1), dims=(16, 24, 32, 48), token_mixers=Pooling, norm_layers=GroupNorm1, use_mlp_head=False
+        ),
         SMALL,
     ),
     "pvt": (lambda: timm.create_model("pvt_v2_b0", depths=(1, 1, 1, 1)), SMALL),

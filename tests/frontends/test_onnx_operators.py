@@ -74,7 +74,7 @@ def _check_later(case, tmp_path):
     assert _load(case.model(), tmp_path).input_shapes == case.inputs
 
 
-@pytest.mark.parametrize("case", LATER[::12], ids=str)
+@pytest.mark.parametrize("case", LATER[::20], ids=str)
 def test_operator_at_some_later_opsets(case, tmp_path):
     _check_later(case, tmp_path)
 

@@ -61,14 +61,19 @@ def rms_normalization(node: NodeView) -> nn.Module:
 
 @converter("GroupNormalization", "InstanceNormalization")
 def group_normalization(node: NodeView) -> nn.Module:
-    """Per group of channels (instance normalisation: per channel); opset 18 scales groups, opset 21 channels."""
+    """Per group of channels (instance normalisation: per channel); opset 18 scales groups, opset 21 channels.
+
+    Exporters write a scale of 1 and a shift of 0 where the network has none.
+    """
     channels = node.shape()[1]
     groups = int(node.attr("num_groups", channels))
     scale, bias = node.tensor(1), node.tensor(2)
     if scale.numel() == groups != channels:
         scale, bias = scale.repeat_interleave(channels // groups), bias.repeat_interleave(channels // groups)
-    module = nn.GroupNorm(groups, channels, eps=float(node.attr("epsilon", 1e-5)))
-    module.weight, module.bias = frozen(scale), frozen(bias)
+    affine = bool((scale != 1).any() or (bias != 0).any())
+    module = nn.GroupNorm(groups, channels, eps=float(node.attr("epsilon", 1e-5)), affine=affine)
+    if affine:
+        module.weight, module.bias = frozen(scale), frozen(bias)
     return module
 
 
