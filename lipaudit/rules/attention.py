@@ -92,6 +92,8 @@ def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
 @ceiling("aten.scaled_dot_product_attention.default")
 def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
     """Every row of the output is a weighted mean of rows of the values."""
+    if len(operands) != len(_OPERANDS):  # a constant query, key or value: the rule claims nothing either
+        return None
     value = operands[2]
     rows, mean = _around_mean(value)
     shape = node.output.shape
