@@ -7,13 +7,15 @@ over the last axis and what was done to its logits, to the product of queries an
 - products with and quotients by constants; one that varies along heads or queries multiplies the queries, one that
   varies along keys multiplies them, the others are the scale;
 - additions of constants, and masks that fill with minus infinity: the bias b;
-- views that only regroup the leading axes, as windows are; casts.
+- views that only regroup the leading axes, as windows are; casts;
+- broadcasting of queries, keys or values that several heads share.
 
-In their place stands ``aten.scaled_dot_product_attention``, behind the transpositions, products and views that it needs.
+In their place stands ``aten.scaled_dot_product_attention``, behind the transpositions, products, views and expansions that
+it needs.
 
 Not recognised, and left to the rules of the operations: biases or scales that depend on the data, anything that mixes
 heads, a softmax over another axis, masks that fill with a finite number (they replace logits, they do not shift them),
-operands that broadcast against each other, constant queries, keys or values.
+weights that several heads of values share, constant queries, keys or values.
 """
 
 from __future__ import annotations
@@ -145,7 +147,7 @@ class _Reader:
         return None
 
     def product(self, node: Node) -> tuple[_Operand, _Operand] | None:
-        """The operands of a batched product of two data-dependent stacks of matrices that does not broadcast."""
+        """The operands of a batched product of two data-dependent stacks of matrices."""
         match node.op:
             case "aten.matmul.default":
                 pair = (node["self"], node["other"])
@@ -160,8 +162,8 @@ class _Reader:
         left, right = pair
         if not isinstance(left, Ref) or not isinstance(right, Ref):
             return None
-        shapes = left.info.shape, right.info.shape
-        if min(map(len, shapes)) < 3 or shapes[0][:-2] != shapes[1][:-2] or left.info.dtype != right.info.dtype:
+        dims = {len(left.info.shape), len(right.info.shape)}
+        if len(dims) > 1 or min(dims) < 3 or left.info.dtype != right.info.dtype:
             return None
         return self.peeled(_Operand(left)), self.peeled(_Operand(right))
 
@@ -244,14 +246,16 @@ class _Reader:
     def replacement(self, node: Node, found: _Weights, values: _Operand, flipped: bool) -> Replacement | None:
         """The attention in the place of the product with the values, None where its shapes do not fit."""
         steps = Steps(self.graph, node)
-        lead = values.ref.info.shape[:-2]
-        rows, columns = found.shape[-2:]
+        lead, (*pages, rows, columns) = node.output.shape[:-2], found.shape
         if any(operand.ref.info.dtype != node.output.dtype for operand in (found.query, found.key, values)):
             return None
         query, key = _upright(steps, found.query, "query"), _upright(steps, found.key, "key")
-        value = _upright(steps, values, "value")
-        if math.prod(lead) != math.prod(found.shape[:-2]) or value.info.shape[-2] != columns:
+        value = _expanded(steps, _upright(steps, values, "value"), lead, "value")
+        width = query.info.shape[-1]
+        fits = query.info.shape[-2:] == (rows, width) and key.info.shape[-2:] == (columns, width)
+        if not fits or value.info.shape[-2] != columns or math.prod(lead) != math.prod(pages):
             return None
+        query, key = (_expanded(steps, t, tuple(pages), n) for t, n in ((query, "query"), (key, "key")))
         scale = found.logits.scale
         if scale < 0:
             query = steps.add("query_negated", "aten.neg.default", {"self": query}, query.info.shape)
@@ -338,6 +342,16 @@ def _upright(steps: Steps, operand: _Operand, name: str) -> Ref:
     *lead, rows, columns = operand.ref.info.shape
     return steps.add(
         f"{name}_transposed", _TRANSPOSE, {"self": operand.ref, "dim0": -2, "dim1": -1}, (*lead, columns, rows)
+    )
+
+
+def _expanded(steps: Steps, tensor: Ref, lead: tuple[int, ...], name: str) -> Ref:
+    """One page for all, where queries, keys or values are shared by several heads."""
+    shape = (*lead, *tensor.info.shape[-2:])
+    if shape == tensor.info.shape:
+        return tensor
+    return steps.add(
+        f"{name}_expanded", "aten.expand.default", {"self": tensor, "size": shape, "implicit": False}, shape
     )
 
 

@@ -107,10 +107,25 @@ FORMS: dict[str, tuple[Function, float, bool, dict[str, int]]] = {
     ),
     "folded batch": (folded_batch, 0.5, True, {"view": 3}),
     "weights viewed": (
-        lambda q, k, v: softmax(logits(q, k) + HEAD_BIAS).view(H, N, M) @ v[0], 1.0, True, {"reshape": 2, "select": 1},
+        lambda q, k, v: softmax(logits(q, k) + HEAD_BIAS).view(H, N, M) @ v[0], 1.0, True, {"view": 2, "select": 1},
+    ),
+    "keys for all heads": (lambda q, k, v: softmax(q @ k[:, :1].transpose(-2, -1)) @ v, 1.0, False, {"slice": 1, "expand": 1}),
+    "values for all heads": (
+        lambda q, k, v: softmax(logits(q, k) * PER_HEAD) @ v[:, :1], 1.0, False, {"mul": 1, "slice": 1, "expand": 1},
+    ),
+    "one query head": (
+        lambda q, k, v: softmax(logits(q[:, :1], k) * PER_HEAD) @ v, 1.0, False, {"slice": 1, "expand": 1, "mul": 1},
+    ),
+    "einsum that broadcasts": (
+        lambda q, k, v: torch.einsum("bhnm,bhme->bhne", softmax(torch.einsum("bhnd,bhmd->bhnm", q, k[:, :1])), v[:, :1]),
+        1.0, False, {"slice": 2, "expand": 2},
     ),
     "softmax of keys over queries": (lambda q, k, v: softmax(logits(k, q)) @ q, 1.0, False, {}),
 }  # fmt: skip
+
+
+# a reshaping is captured under one name or another
+_VIEWS = dict.fromkeys(("reshape", "_unsafe_view", "flatten"), "view")
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +151,7 @@ def test_every_form_is_found(forms: Graph) -> None:
         (found,) = (n for n in nodes if n.op == ATTENTION)
         assert found["scale"] == pytest.approx(scale, rel=1e-15), name
         assert isinstance(found["attn_mask"], Constant) == masked, name
-        left = Counter(n.op.split(".")[1] for n in nodes if n is not found)
+        left = Counter(_VIEWS.get(n.op.split(".")[1], n.op.split(".")[1]) for n in nodes if n is not found)
         assert left == Counter(rest), name
 
 
@@ -199,11 +214,12 @@ OTHERS: dict[str, Function] = {
     "weights plus identity": lambda q, k, v: (softmax(logits(q, k)) + BIAS) @ v,
     "logits of a linear layer": lambda q, k, v: softmax(q @ KEYS) @ v,
     "constant keys": lambda q, k, v: softmax(q @ KEYS.expand(1, H, D, M)) @ v,
-    "keys for all heads": lambda q, k, v: softmax(q @ k[:, :1].transpose(-2, -1)) @ v,
-    "values for all heads": lambda q, k, v: softmax(logits(q, k)) @ v[:, :1],
+    "weights for all heads": lambda q, k, v: softmax(logits(q, k))[:, :1] @ v,
+    "logits for all heads": lambda q, k, v: softmax(logits(q[:, :1], k[:, :1])) @ v,
     "rows torn apart": lambda q, k, v: softmax((q @ k.transpose(-2, -1)).reshape(1, H, M, N)).reshape(1, H, N, M) @ v,
     "added to a product": lambda q, k, v: torch.baddbmm(SUM, softmax(logits(q, k))[0], v[0]),
     "einsum over the heads": lambda q, k, v: torch.einsum("bhnm,bhme->bne", softmax(logits(q, k)), v),
+    "einsum that repeats the width": lambda q, k, v: softmax(torch.einsum("bhnd,bhmd->bhnm", q, k[..., :1])) @ v,
     "no softmax": lambda q, k, v: logits(q, k).sigmoid() @ v,
 }  # fmt: skip
 
