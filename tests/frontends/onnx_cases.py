@@ -281,6 +281,10 @@ CASES = [
         attributes={"axis": 1},
         opset=18,
     ),
+    Case("ScatterND", (1, 4), (np.array([[0, 1], [0, 1]]), _f(2)), 16, {"reduction": "add"}),
+    Case(
+        "ScatterND", (1, 4), operands=("x", np.array([[0, 1]]), "z"), more={"z": (1,)}, attributes={"reduction": "add"}
+    ),
     Case("Compress", (1, 4), (np.array([True, False, True]),), 11, {"axis": 1}),
     Case("Compress", (1, 2, 3), (np.array([False, True, True, False, True]),), 11),
     Case("ReverseSequence", (1, 5, 3), (_i(3),), 10, {"time_axis": 1, "batch_axis": 0}),

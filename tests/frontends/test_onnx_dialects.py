@@ -153,3 +153,13 @@ def test_the_standard_domain_has_two_names(tmp_path):
     model.opset_import[0].domain = "ai.onnx"
     loaded = frontends.load(str(_save(model, tmp_path)))
     assert torch.equal(loaded.module(torch.tensor([[-1.0, 0.0, 2.0]])), torch.tensor([[0.0, 0.0, 2.0]]))
+
+
+def test_constants_added_at_constant_places_change_no_bound(tmp_path):
+    node = helper.make_node("ScatterND", ["x", "places", "updates"], ["y"], reduction="add")
+    stored = [
+        numpy_helper.from_array(np.array([[0, 1], [0, 2]]), "places"),
+        numpy_helper.from_array(values(2), "updates"),
+    ]
+    report = lipaudit.audit(str(_save(graph_model([node], {"x": (1, 4)}, ["y"], stored), tmp_path)))
+    assert report.network.upper_bound == pytest.approx(1.0)

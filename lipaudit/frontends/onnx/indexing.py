@@ -113,10 +113,12 @@ def scatter_nd(node: NodeView) -> nn.Module:
     indices = node.constant(1).astype(np.int64)
     sizes = np.array(shape[: indices.shape[-1]])
     places = np.where(indices < 0, indices + sizes, indices)
-    _check_unique(node, places.reshape(-1, places.shape[-1]), add)
+    unique = _are_unique(node, places.reshape(-1, places.shape[-1]), add)
 
     def write(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
-        return x.index_put(tuple(index.unbind(-1)), updates, accumulate=add)
+        if not add:
+            return x.index_put(tuple(index.unbind(-1)), updates)
+        return x + updates.new_zeros(shape).index_put(tuple(index.unbind(-1)), updates, accumulate=not unique)
 
     return all_operands(node, write, {1: torch.from_numpy(places)})
 
@@ -129,14 +131,20 @@ def scatter_elements(node: NodeView) -> nn.Module:
     indices = np.where(indices < 0, indices + node.shape()[axis], indices)
     places = np.stack(np.meshgrid(*map(np.arange, indices.shape), indexing="ij"), axis=-1)
     places[..., axis] = indices
-    _check_unique(node, places.reshape(-1, indices.ndim), add)
+    unique, shape = _are_unique(node, places.reshape(-1, indices.ndim), add), node.shape()
 
     def write(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
-        return x.scatter_add(axis, index, updates) if add else x.scatter(axis, index, updates)
+        if not add:
+            return x.scatter(axis, index, updates)
+        nothing = updates.new_zeros(shape)
+        return x + (nothing.scatter if unique else nothing.scatter_add)(axis, index, updates)
 
     return all_operands(node, write, {1: torch.from_numpy(indices)})
 
 
-def _check_unique(node: NodeView, places: Array, add: bool) -> None:
-    if not add and len(np.unique(places, axis=0)) < len(places):
+def _are_unique(node: NodeView, places: Array, add: bool) -> bool:
+    """Whether every update goes to a place of its own; else only sums are defined."""
+    unique = len(np.unique(places, axis=0)) == len(places)
+    if not unique and not add:
         node.fail("two updates go to one place, so that the result is not defined")
+    return unique
