@@ -111,7 +111,10 @@ class _Logits:
             return None
 
         def moved(constant: Constant) -> Constant:
-            return Constant(constant.value.detach().expand(after).reshape(before), constant.names)
+            value = constant.value.detach()
+            value = value.reshape((1,) * (len(after) - value.dim()) + tuple(value.shape))
+            page = value.shape[-2:]
+            return Constant(value.expand(*after[:-2], *page).reshape(*before[:-2], *page), constant.names)
 
         return replace(self, factors=tuple(map(moved, self.factors)), biases=tuple(map(moved, self.biases)))
 
@@ -374,7 +377,7 @@ def _mask(found: _Weights, shape: tuple[int, ...], dtype: torch.dtype) -> Consta
     first, *others = _exactly(biases)
     total = sum(others, start=first)
     if shape != found.shape:
-        total = total.expand(found.shape).reshape(shape)
+        total = total.expand(found.shape).reshape(shape)  # one page for each, in the same order
     total = total.reshape((1,) * (len(shape) - total.dim()) + tuple(total.shape))
     rounded = total.to(dtype)
     exact = total.is_meta or torch.equal(rounded.double(), total)

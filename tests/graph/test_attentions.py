@@ -168,7 +168,7 @@ def test_every_form_keeps_its_value(forms: Graph) -> None:
 def windows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Three windows in the batch axis, each with its mask, as shifted windows are written."""
     a = logits(q * 0.5, k) + HEAD_BIAS
-    a = a.view(1, 3, H, N, M) + WINDOW_MASK[:, None]
+    a = a.view(1, 3, H, N, M) * PER_HEAD + WINDOW_MASK[:, None]
     return softmax(a.view(3, H, N, M)) @ v
 
 
@@ -176,7 +176,7 @@ def test_masks_of_windows() -> None:
     graph = recognised({"windows": windows}, 3, H)
     (found,) = (n for n in graph if n.op == ATTENTION)
     assert found["attn_mask"].value.shape == (3, H, N, M)
-    assert [n.op for n in graph if n.op not in ("input", ATTENTION)] == ["aten.mul.Tensor"]
+    assert [n.op for n in graph if n.op not in ("input", ATTENTION)] == ["aten.mul.Tensor"] * 2
     x = inputs(3, H)
     (value,) = interpret(graph, x).values()
     torch.testing.assert_close(value, windows(*x.values()), rtol=1e-12, atol=1e-12)
