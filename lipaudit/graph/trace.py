@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from lipaudit.graph.functional import functional
 from lipaudit.graph.placeholders import faked
 
 ROOT = "root"
@@ -60,7 +61,7 @@ def trace(
         module.eval()
         arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
         program = torch.export.export(_Root(module, numbers), arguments, strict=False)
-        return program.run_decompositions({}), sizes
+        return functional(program), sizes
 
 
 def sizes_when_run(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Sizes:

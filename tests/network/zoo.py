@@ -28,14 +28,14 @@ _TIMM: dict[str, tuple[int, dict[str, object]]] = {
     "mobilevitv2_050": (64, {}),
 
     "edgenext_xx_small": (64, {}), "efficientformer_l1": (224, {}), "efficientformerv2_s0": (224, {}), "efficientvit_b0": (64, {}),
-    "efficientvit_m0": (224, {}), "fastvit_t8": (64, {}), "repvit_m0_9": (64, {}), "tiny_vit_5m_224": (64, {"img_size": 64}),
+    "efficientvit_m0": (224, {}), "fastvit_t8": (64, {}), "repvit_m0_9": (64, {}), "tiny_vit_5m_224": (224, {}),
     "davit_tiny": (64, {}), "nest_tiny": (64, {"img_size": 64}), "maxvit_rmlp_pico_rw_256": (64, {"img_size": 64}),
     "coatnet_nano_rw_224": (64, {"img_size": 64}), "focalnet_tiny_srf": (64, {}), "volo_d1_224": (224, {}), "gcvit_xxtiny": (224, {}),
     "hgnet_tiny": (64, {}), "hgnetv2_b0": (64, {}), "sequencer2d_s": (64, {}), "pit_ti_224": (64, {"img_size": 64}),
     "visformer_tiny": (224, {}),
 
     "crossvit_9_240": (240, {}), "tnt_s_legacy_patch16_224": (64, {"img_size": 64}), "convit_tiny": (64, {"img_size": 64}),
-    "halonet26t": (64, {}), "lambda_resnet26t": (64, {"img_size": 64}), "botnet26t_256": (64, {"img_size": 64}),
+    "halonet26t": (256, {}), "lambda_resnet26t": (64, {"img_size": 64}), "botnet26t_256": (64, {"img_size": 64}),
     "mambaout_femto": (64, {}), "rdnet_tiny": (64, {}), "shvit_s1": (64, {}), "swiftformer_xs": (64, {}), "hiera_tiny_224": (224, {}),
 }  # fmt: skip
 _TORCHVISION: dict[str, int] = {

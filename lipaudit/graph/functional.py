@@ -1,0 +1,77 @@
+"""Making an exported program functional: no operation changes a tensor in place.
+
+In a raw program an operation in place may have no users while its effect is read through an alias; the functional form has
+none of that. ``run_decompositions({})`` gives it by tracing the program a second time, which takes as long as the export
+itself. It can be had for nothing where every operation in place acts on a tensor that was made for it: computed by an
+operation that returns a new tensor, and read by nothing else. Then ``relu_`` is ``relu``. One operation in place that is
+not of this kind, and the program is traced again.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+
+# Operations that always return a new tensor (dropout in eval mode, for one, returns its input).
+_NEW = {
+    "aten." + name
+    for name in (
+        "conv1d.default", "conv2d.default", "conv3d.default", "conv1d.padding", "conv2d.padding", "conv3d.padding",
+        "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input", "linear.default",
+        "batch_norm.default", "group_norm.default", "layer_norm.default", "add.Tensor", "sub.Tensor", "mul.Tensor",
+        "div.Tensor", "cat.default", "matmul.default", "bmm.default",
+    )
+}  # fmt: skip
+
+
+def functional(program: ExportedProgram) -> ExportedProgram:
+    """The program in functional form; its graph is changed, or traced again where that is not enough."""
+    outputs = program.graph_signature.output_specs
+    if all(spec.kind is OutputKind.USER_OUTPUT for spec in outputs) and _rename_in_place(program.graph):
+        return program
+    again: ExportedProgram = program.run_decompositions({})
+    return again
+
+
+def _rename_in_place(graph: torch.fx.Graph) -> bool:
+    """Replace every operation in place by its functional counterpart; False, and nothing changed, where one is not safe."""
+    replaced: dict[torch.fx.Node, torch._ops.OpOverload] = {}
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload):
+            if "getitem" not in str(target):
+                return False  # a higher-order operation may change anything
+            continue
+        if not target._schema.is_mutable:
+            continue
+        counterpart = _counterpart(target)
+        changed = node.args[0] if node.args else None
+        if counterpart is None or not isinstance(changed, torch.fx.Node):
+            return False
+        new = changed in replaced or str(changed.target) in _NEW
+        if not new or list(changed.users) != [node] or sum(a is changed for a in node.all_input_nodes) != 1:
+            return False
+        if any(a is changed for a in (*node.args[1:], *node.kwargs.values())):
+            return False
+        replaced[node] = counterpart
+    for node, target in replaced.items():
+        node.target = target
+    return True
+
+
+def _counterpart(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The operation that computes the same without changing its first argument, which alone it may change."""
+    schema = target._schema
+    name = schema.name.removeprefix("aten::")
+    written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    if not name.endswith("_") or written != [schema.arguments[0].name]:
+        return None
+    packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
+    found = getattr(packet, target._overloadname, None)
+    if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable:
+        return None
+    same = [a.name for a in found._schema.arguments] == [a.name for a in schema.arguments]
+    return found if same else None
