@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lipaudit.frontends.onnx import load_onnx
 from lipaudit.graph.attentions import ATTENTION
 from lipaudit.graph.capture import capture
 from lipaudit.graph.interpret import interpret
 from lipaudit.graph.node import Constant, Graph, Node
+from lipaudit.graph.normalizations import NORMALIZATION
 from lipaudit.graph.recognise import recognise
 
 Function = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -254,3 +260,32 @@ def test_names_and_sources() -> None:
     assert found.name == graph.outputs[0] == "matmul_1"
     assert set(found.sources) == {"softmax", "mul", "matmul"}
     assert len(graph) == 4
+
+
+class Block(nn.Module):
+    """Pre-norm attention of four heads, as vision transformers write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm(x)).reshape(1, 5, 3, 4, 2).permute(2, 0, 3, 1, 4).unbind(0)
+        y = softmax(q @ k.transpose(-2, -1) * 2**-0.5) @ v
+        return x + self.out(y.transpose(1, 2).reshape(1, 5, 8))
+
+
+@pytest.mark.parametrize(("dynamo", "opset"), [(False, 13), (False, 17), (True, 18)])
+def test_exported_networks(dynamo: bool, opset: int, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 8)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")  # the exporters warn of their own deprecations
+        torch.onnx.export(Block().eval(), (x,), tmp_path / "net.onnx", dynamo=dynamo, opset_version=opset)
+    module = load_onnx(tmp_path / "net.onnx", spec="net.onnx").module
+    captured = capture(module, {"x": x})
+    graph = recognise(captured)
+    found = Counter(n.op for n in graph)
+    assert (found[ATTENTION], found[NORMALIZATION], found["aten.softmax.int"]) == (1, 1, 0)
+    (before,), (after,) = (interpret(g, {"x": x}, dtype=torch.float64).values() for g in (captured, graph))
+    torch.testing.assert_close(before, after, rtol=1e-12, atol=1e-12)
