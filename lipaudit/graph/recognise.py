@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from lipaudit.graph.activations import recognise_activations
 from lipaudit.graph.attentions import recognise_attentions
+from lipaudit.graph.constant_sums import recognise_constant_sums
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.rewrite import rebuild
@@ -41,7 +42,14 @@ _ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
 
 def recognise(graph: Graph) -> Graph:
     """Every recognition, in the order in which they enable each other."""
-    steps = (drop_identities, recognise_rolls, recognise_normalizations, recognise_attentions, recognise_activations)
+    steps = (
+        drop_identities,
+        recognise_rolls,
+        recognise_constant_sums,
+        recognise_normalizations,
+        recognise_attentions,
+        recognise_activations,
+    )
     for step in steps:
         graph = step(graph)
     return graph

@@ -1,0 +1,119 @@
+"""Recognition of divisions by a sum that is known: the weights of a softmax add up to 1.
+
+A network that mixes softmax weights with constant ones and normalises the mixture, a = (1 - g) softmax(z) + g P, a / sum(a),
+divides by (1 - g) + g sum(P), a constant. The sum over an axis follows these rules: 1 for a softmax over that axis, its
+value for a constant, the sum of both for an addition, the multiple for a product with a constant that does not vary along
+the axis. Taken for a data-dependent divisor it would have no bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
+from lipaudit.graph.rewrite import drop_unread, rebuild
+
+_SOFTMAX = {"aten.softmax.int", "aten._softmax.default"}
+_PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype", "aten.dropout.default"}
+_DIVISIONS = {"aten.div.Tensor"}
+# Numbers this close to each other are the same up to the rounding of float64.
+_ROUNDING = 1e-9
+
+
+def recognise_constant_sums(graph: Graph) -> Graph:
+    """Replace divisors that are sums of known value by constants."""
+    producers = {n.name: n for n in graph}
+
+    def change(node: Node) -> Node | None:
+        if node.op not in _DIVISIONS or node.get("rounding_mode") is not None or not isinstance(node["other"], Ref):
+            return None
+        summed = _summed(producers[node["other"].name], producers)
+        found = None if summed is None else _sum(summed[0], summed[1], len(summed[0].info.shape), producers)
+        if found is None or bool((found == 0).any()):
+            return None
+        plain = torch.ones_like(found) if bool(((found - 1).abs() < _ROUNDING).all()) else found
+        return replace(node, arguments={**node.arguments, "other": Constant(plain)})
+
+    return drop_unread(rebuild(graph, change))
+
+
+def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | None:
+    """The tensor whose sum over one axis, kept as an axis of one entry, the divisor is, and that axis."""
+    total, kept = divisor, None
+    if divisor.op == "aten.unsqueeze.default":
+        total, kept = producers[divisor.refs[0].name], divisor["dim"]
+    if total.op != "aten.sum.dim_IntList" or total["dtype"] is not None or not isinstance(total["self"], Ref):
+        return None
+    dims, rank = total["dim"], len(total["self"].info.shape)
+    if not isinstance(dims, tuple) or len(dims) != 1 or not isinstance(dims[0], int):
+        return None
+    axis = dims[0] % rank
+    if not total["keepdim"]:
+        return (total["self"], axis) if isinstance(kept, int) and kept % rank == axis else None
+    return (total["self"], axis) if kept is None else None
+
+
+def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]) -> torch.Tensor | None:
+    """The sum over an axis, which keeps one entry, as a float64 tensor of ``rank`` axes; None where it is not known."""
+    if isinstance(argument, Constant):
+        return _constant_sum(argument.value, axis, rank)
+    if not isinstance(argument, Ref):
+        return None
+    node = producers[argument.name]
+    if len(argument.info.shape) != rank or len(node.outputs) != 1:
+        return None
+    if node.op in _SOFTMAX:
+        dim = node["dim"]
+        same = isinstance(dim, int) and dim % rank == axis
+        return torch.ones((1,) * rank, dtype=torch.float64) if same else None
+    if node.op in _PASSING:
+        return _sum(next(iter(node.arguments.values())), axis, rank, producers)
+    if node.op in ("aten.add.Tensor", "aten.sub.Tensor") and node["alpha"] == 1:
+        left, right = (_broadcast_sum(node, key, axis, rank, producers) for key in ("self", "other"))
+        if left is None or right is None:
+            return None
+        return left + right if node.op == "aten.add.Tensor" else left - right
+    if node.op == "aten.mul.Tensor":
+        for varying, factor in ((node["self"], node["other"]), (node["other"], node["self"])):
+            scale = _uniform(factor, axis, rank)
+            inner = None if scale is None else _sum(varying, axis, rank, producers)
+            if scale is not None and inner is not None and _full(varying, axis, node):
+                return scale * inner
+    return None
+
+
+def _full(argument: Argument, axis: int, node: Node) -> bool:
+    """Whether an operand has as many entries along the axis as the result, so that none is repeated."""
+    return isinstance(argument, Ref) and argument.info.shape[axis] == node.output.shape[axis]
+
+
+def _broadcast_sum(node: Node, key: str, axis: int, rank: int, producers: Mapping[str, Node]) -> torch.Tensor | None:
+    argument = node[key]
+    if isinstance(argument, Constant):
+        value = argument.value
+        shape = (1,) * (rank - value.dim()) + tuple(value.shape)
+        copies = node.output.shape[axis] if shape[axis] == 1 else 1
+        total = _constant_sum(value, axis, rank)
+        return None if total is None else total * copies
+    return _sum(argument, axis, rank, producers) if _full(argument, axis, node) else None
+
+
+def _constant_sum(value: torch.Tensor, axis: int, rank: int) -> torch.Tensor | None:
+    if value.is_complex() or value.dim() > rank or not bool(torch.isfinite(value).all()):
+        return None
+    full = value.detach().to("cpu", torch.float64).reshape((1,) * (rank - value.dim()) + tuple(value.shape))
+    return full.sum(axis, keepdim=True)
+
+
+def _uniform(factor: Argument, axis: int, rank: int) -> torch.Tensor | None:
+    """A constant factor that does not vary along the axis."""
+    if isinstance(factor, int | float):
+        return torch.full((1,) * rank, float(factor), dtype=torch.float64)
+    if not isinstance(factor, Constant) or factor.value.is_complex() or factor.value.dim() > rank:
+        return None
+    value = factor.value.detach().to("cpu", torch.float64)
+    value = value.reshape((1,) * (rank - value.dim()) + tuple(value.shape))
+    return value if value.shape[axis] == 1 else None
