@@ -17,6 +17,8 @@ from lipaudit.rules.registry import Combination, Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 
 DISJOINT = "the inputs land in disjoint entries"
+# Every entry of the result is one of the target's or one of the source's, each at most once.
+_WITHOUT_COPIES = {"slice_scatter", "select_scatter", "diagonal_scatter"}
 
 
 @rule(
@@ -44,7 +46,12 @@ def overwrite(node: Node, _settings: Settings) -> Effect:
     for key in ("index", "indices", "mask"):
         if count_refs(node.get(key)):
             return Effect.unsupported(f"{name} at data-dependent places jumps")
+    if name == "copy":
+        copied = root(repeats(node["src"], node.output))
+        return stretch(node, {"self": 0.0, "src": copied}, Combination.ROOT_SUM_SQUARES)
     if sum(math.prod(ref.info.shape) for ref in node.refs) + math.prod(node.output.shape) > PROBE_LIMIT:
+        if name in _WITHOUT_COPIES:
+            return stretch(node, {"self": 1.0, "src": 1.0}, Combination.ROOT_SUM_SQUARES)
         return Effect.unsupported(
             f"counting the copies that {name} makes takes more than {PROBE_LIMIT} elements; audit a smaller input"
         )

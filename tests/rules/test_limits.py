@@ -44,6 +44,8 @@ def ref(*shape: int) -> Ref:
             2.0,
         ),
         (huge("aten.max_pool2d.default", (1, HUGE, 50, 50), ref(1, HUGE, 100, 100), (3, 3), (2, 2), (1, 1)), 2.0),
+        (huge("aten.slice_scatter.default", (1, HUGE, HUGE), ref(1, HUGE, HUGE), ref(1, HUGE, 2), 2, 0, 2), 1.0),
+        (huge("aten.copy.default", (4, HUGE, HUGE), Constant(torch.zeros(1)), ref(1, HUGE, HUGE)), 2.0),
         (huge("aten.mul.Tensor", (HUGE, HUGE, 3), ref(HUGE, HUGE, 3), Constant(torch.tensor([1.0, -3.0, 2.0]))), 3.0),
         (huge("aten.add.Tensor", (4, HUGE, HUGE), ref(1, HUGE, HUGE), Constant(torch.ones(4, 1, 1))), 2.0),
     ],
