@@ -63,7 +63,6 @@ def test_untouched_axes_cost_nothing(node: Node, upper: float) -> None:
     "node",
     [
         huge("aten.gather.default", (HUGE, 64), ref(HUGE, 64), 1, Constant(torch.zeros(1, 1, dtype=torch.int64))),
-        huge("aten.slice_scatter.default", (HUGE, 64), ref(HUGE, 64), ref(HUGE, 2), 1, 0, 2),
         huge("aten.pad.default", (1, HUGE, 68), ref(1, HUGE, 64), (2, 2, 0, 0), "reflect"),
         huge("aten.adaptive_avg_pool1d.default", (1, 1, HUGE // 2), ref(1, 1, HUGE), (HUGE // 2,)),
         huge("aten.upsample_linear1d.default", (1, 1, HUGE), ref(1, 1, HUGE // 2), (HUGE,), False),
