@@ -4,8 +4,9 @@ With p the weights of one query, o = sum_j p_j v_j its output and rho_v, rho_k b
 fixed vectors (softmax ignores a shift of all keys, the weights add up to 1):
 
 - in q: d o = s Cov_p(v, k) d q, of norm at most s rho_v rho_k; the queries do not mix, so that this holds for all of them;
-- in k: d o_i = s sum_j p_ij (v_j - o_i) (q_i . d k_j), of norm at most s ||q_i|| rho_v for one query; s sqrt(n) R_q rho_v
-  for n, since sum_j p_j^2 ||v_j - o||^2 <= sum_j p_j ||v_j - o||^2 <= rho_v^2;
+- in k: d o_i = s sum_j p_ij (v_j - o_i) (q_i . d k_j); by Cauchy-Schwarz with the weights p_ij and sum_j p_ij
+  ||v_j - o_i||^2 <= rho_v^2 the sum of squares over i is at most s^2 rho_v^2 sum_ij p_ij (q_i . d k_j)^2, so that the norm is at
+  most s ||Q||_F rho_v <= s sqrt(n) R_q rho_v;
 - in v: the matrix of weights has rows that sum to 1, ||P|| <= sqrt(||P||_1 ||P||_inf) <= sqrt(n).
 
 Heads are blocks of a block-diagonal map: the largest counts. Constant masks and position biases change nothing. Source:
@@ -71,7 +72,7 @@ def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
     queries = root(query.shape[-2])
     return Effect.stretch(
         stretch * keys * values,
-        stretch * queries * query.size((-1,)) * values * shared,
+        stretch * query.size((-2, -1)) * values * shared,
         queries * shared,
     )
 
