@@ -7,9 +7,11 @@ fixed vectors (softmax ignores a shift of all keys, the weights add up to 1):
 - in k: d o_i = s sum_j p_ij (v_j - o_i) (q_i . d k_j); by Cauchy-Schwarz with the weights p_ij and sum_j p_ij
   ||v_j - o_i||^2 <= rho_v^2 the sum of squares over i is at most s^2 rho_v^2 sum_ij p_ij (q_i . d k_j)^2, so that the norm is at
   most s ||Q||_F rho_v <= s sqrt(n) R_q rho_v;
+- in an additive bias: d o = sum_j p_j (v_j - o) d b_j, of norm at most rho_v per query;
 - in v: the matrix of weights has rows that sum to 1, ||P|| <= sqrt(||P||_1 ||P||_inf) <= sqrt(n).
 
-Heads are blocks of a block-diagonal map: the largest counts. Constant masks and position biases change nothing. Source:
+Heads are blocks of a block-diagonal map: the largest counts; heads that share an operand multiply its constant by the root of
+their number. Constant masks and position biases change nothing. Source:
 bounds.md section 6; that no constant holds for unbounded inputs: Kim, Papamakarios, Mnih, ICML 2021.
 """
 
@@ -19,9 +21,9 @@ import math
 
 import torch
 
-from lipaudit.graph.node import Node
-from lipaudit.rules.magnitudes import Magnitude, Region, ceiling, slice_norm
-from lipaudit.rules.operands import count_refs, root, rounded, shape_of
+from lipaudit.graph.node import Node, Ref
+from lipaudit.rules.magnitudes import Magnitude, Region, ceiling, fixed, slice_norm
+from lipaudit.rules.operands import constant, count_refs, is_float, root, rounded, shape_of
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket, Rigor
@@ -39,41 +41,49 @@ _OPERANDS = ("query", "key", "value")
     where_bounded=True,
 )
 def attention(node: Node, _settings: Settings) -> Effect:
-    """Dot-product attention of data-dependent queries, keys and values with a constant mask."""
-    if count_refs(node.get("attn_mask")):
-        return Effect.unsupported("attention with a data-dependent mask or bias")
+    """Dot-product attention; some of the queries, keys, values and the mask or bias may be constant (learned queries)."""
+    mask = node.get("attn_mask")
+    if isinstance(mask, Ref) and not is_float(mask.info):
+        return Effect.unbounded("attention with a data-dependent mask jumps where the mask changes")
     if node.get("dropout_p"):
         return Effect.unsupported("attention with dropout is random; audit the network in eval mode")
-    if any(not count_refs(node[key]) for key in _OPERANDS):
-        return Effect.unsupported("attention in which the query, the key or the value is constant")
-    if _copies(node) is None:
-        return Effect.unsupported("attention whose heads are broadcast")
+    if any(not count_refs(node[key]) and constant(node, key) is None for key in _OPERANDS):
+        return Effect.unsupported("attention of what is neither data-dependent nor a real constant")
     return Effect.where_bounded(ATTENTION, lambda operands: _bounded(node, operands))
 
 
-def _copies(node: Node) -> int | None:
-    """How many heads of the queries share one head of the keys; None if leading axes do not agree."""
-    query, key, value = (shape_of(node[name]) for name in _OPERANDS)
-    if query[:-2] == key[:-2] == value[:-2]:
-        return 1
-    grouped = bool(node.get("enable_gqa")) and len(query) > 2
-    if grouped and key[:-2] == value[:-2] and query[:-3] == key[:-3] and query[-3] % key[-3] == 0:
-        return query[-3] // key[-3]
-    return None
+def _copies(node: Node, name: str) -> int:
+    """How often each entry of an operand takes part, its leading axes being broadcast to those of the result.
+
+    With grouped queries several heads of the query share one of the key and the value.
+    """
+    shape, stack = shape_of(node[name]), math.prod(node.output.shape[:-2])
+    if name == "attn_mask":  # it may be broadcast along its rows and columns, too
+        return stack * shape_of(node["query"])[-2] * shape_of(node["key"])[-2] // max(1, math.prod(shape))
+    return stack // max(1, math.prod(shape[:-2]))
+
+
+def _operands(node: Node, operands: tuple[Magnitude, ...]) -> dict[str, Magnitude]:
+    """The magnitudes of query, key and value, which come before a data-dependent mask; a constant does not stray."""
+    known = iter(operands)
+    return {name: next(known) if count_refs(node[name]) else fixed(constant(node, name)) for name in _OPERANDS}
 
 
 def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
-    query, key, value = operands
+    magnitudes = _operands(node, operands)
+    query, key, value = magnitudes.values()
     scale = node.get("scale")
     width = query.shape[-1]
     stretch = rounded(abs(float(scale))) if scale is not None else rounded(1 / math.sqrt(width))  # type: ignore[arg-type]
     keys, values = _around_mean(key)[0], _around_mean(value)[0]
-    shared = root(_copies(node) or 1)
-    queries = root(query.shape[-2])
+    factors = {
+        "query": stretch * keys * values,
+        "key": stretch * query.size((-2, -1)) * values,
+        "value": root(query.shape[-2]),
+        "attn_mask": values,
+    }
     return Effect.stretch(
-        stretch * keys * values,
-        stretch * query.size((-2, -1)) * values * shared,
-        queries * shared,
+        *(factor * root(_copies(node, name)) for name, factor in factors.items() if count_refs(node.get(name)))
     )
 
 
@@ -93,12 +103,10 @@ def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
 @ceiling("aten.scaled_dot_product_attention.default")
 def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
     """Every row of the output is a weighted mean of rows of the values."""
-    if len(operands) != len(_OPERANDS):  # a constant query, key or value: the rule claims nothing either
-        return None
-    value = operands[2]
+    value = _operands(node, operands)["value"]
     rows, mean = _around_mean(value)
     shape = node.output.shape
-    if rows.log_upper == math.inf or (_copies(node) or 1) > 1:
+    if rows.log_upper == math.inf or _copies(node, "value") > 1:
         return None
     centre: torch.Tensor | float = 0.0 if mean is None else mean.expand(shape)
     return Region((Radii.of(shape, {(-1,): rows}),), centre)

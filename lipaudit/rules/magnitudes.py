@@ -129,6 +129,13 @@ class Magnitude:
         return self._interval.largest < math.inf or self.radii.finite
 
 
+def fixed(value: torch.Tensor | None) -> Magnitude:
+    """The magnitude of a constant, which does not stray; of None nothing is known."""
+    if value is None:
+        return Magnitude(Radii(()), Interval(), lambda: None)
+    return Magnitude(Radii.zero(tuple(value.shape)), Interval(), lambda: value)
+
+
 def slice_norm(tensor: torch.Tensor, axes: Iterable[int]) -> float:
     """The largest l2 norm of the slices of a tensor over ``axes``."""
     dims = sorted(axes)

@@ -43,7 +43,18 @@ unbounded("scaled_dot_product_attention", data(1, 1, 3, 2), data(1, 1, 3, 2), da
 unbounded(
     "scaled_dot_product_attention", data(1, 4, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), enable_gqa=True, scale=1.0
 )
-unsupported("scaled_dot_product_attention", data(1, 2, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), data(2, 3))
+LEARNED = torch.randn((1, 2, 3, 3), generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+unbounded("scaled_dot_product_attention", LEARNED[:, :, :1], data(1, 2, 3, 3), data(1, 2, 3, 3))
+unbounded("scaled_dot_product_attention", data(1, 2, 2, 3), LEARNED, data(1, 2, 3, 4))
+unbounded("scaled_dot_product_attention", data(1, 2, 2, 3), LEARNED, LEARNED)
+unbounded("scaled_dot_product_attention", LEARNED, LEARNED, data(1, 2, 3, 2))
+for bias in ((2, 3), (1, 2, 2, 3), (1, 1, 1, 3), (2, 2, 1)):
+    unbounded("scaled_dot_product_attention", data(1, 2, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), data(*bias))
+unbounded("scaled_dot_product_attention", data(1, 4, 2, 3), data(1, 1, 3, 3), data(1, 1, 3, 2))
+unbounded("scaled_dot_product_attention", data(1, 1, 2, 3), data(1, 3, 3, 3), data(1, 3, 3, 2))
+unbounded(
+    "scaled_dot_product_attention", data(1, 2, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), data(2, 3, dtype=torch.bool)
+)
 unsupported("scaled_dot_product_attention", data(1, 2, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), dropout_p=0.5)
 
 for dims in ([1], [1, 2], [0, 1, 2]):
