@@ -36,7 +36,7 @@ _OPERANDS = ("query", "key", "value")
 
 @rule(
     "aten.scaled_dot_product_attention.default",
-    formula="unbounded; s R_k R_v in q, s sqrt(n) R_q R_v in k, sqrt(n) in v where the rows are bounded by R",
+    formula="unbounded; s R_k R_v in q, s |Q|_F R_v in k, sqrt(n) in v, R_v in a bias, where the rows are bounded by R",
     source="softmax(s Q K^T) V is not globally Lipschitz (Kim, Papamakarios, Mnih, ICML 2021)",
     where_bounded=True,
 )
