@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import torch
+
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Node
 from lipaudit.rules.magnitudes import Magnitude, passes, whole
@@ -19,6 +21,7 @@ from lipaudit.rules.operands import number, rounded
 from lipaudit.rules.radii import Axes, Radii, joined
 from lipaudit.rules.registry import Effect, all_rules
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.geometry import Convolution
 
 ONE = Bracket.exact(1.0)
 
@@ -72,7 +75,12 @@ def dense(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[
 
 @passes(CONVOLUTION)
 def convolution(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """A kernel of a single tap maps the channels of every position, a depthwise one the positions of every channel."""
+    """A kernel of a single tap maps the channels of every position, a depthwise one the positions of every channel.
+
+    Position by position out_p = sum_t K_t in_(p + t), so that the channels of one position stray by at most sum_t ||K_t||
+    times the largest deviation of one position, and a single entry by at most the largest sum of |weights| of an output
+    channel times the largest deviation of an entry.
+    """
     payload, (operand,) = node.payload, operands
     d = len(payload.kernel_size)
     still = operand.shape[2:] == node.output.shape[2:]
@@ -82,7 +90,30 @@ def convolution(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> 
         mixed = tuple(range(2, 2 + d))
     else:
         mixed = tuple(range(1, 2 + d))
-    return (along(operand, effect.factors[0], mixed, node.output.shape),)
+    whole_slices = along(operand, effect.factors[0], mixed, node.output.shape)
+    if payload.transposed or payload.kernel.is_meta or len(operand.shape) != d + 2:
+        return (whole_slices,)
+    entry, position = tap_sums(payload)
+    local: dict[Axes, float] = {
+        frozenset(): (entry * operand.spread(())).log_upper,
+        frozenset({1}): (position * operand.spread((1,))).log_upper,
+    }
+    return (_merge(whole_slices, local),)
+
+
+def tap_sums(convolution: Convolution) -> tuple[Bracket, Bracket]:
+    """The largest sum of |weights| of an output channel, and sum_t ||K_t|| over the taps t.
+
+    ||K_t||^2 <= min(||K_t||_F^2, ||K_t||_1 ||K_t||_inf); groups are blocks on the diagonal.
+    """
+    kernel = convolution.kernel.abs()
+    taps = kernel.reshape(convolution.groups, -1, kernel.shape[1], math.prod(kernel.shape[2:]))  # (g, out, in, taps)
+    entry = float(taps.sum((2, 3)).max())
+    frobenius = taps.square().sum((1, 2))
+    product = taps.sum(1).amax(1) * taps.sum(2).amax(1)
+    position = float(torch.minimum(frobenius, product).amax(0).sqrt().sum())
+    error = (taps.numel() / convolution.groups + 16) * 2.0**-52
+    return rounded(entry, error), rounded(position, error)
 
 
 @passes("aten.softmax.int", "aten._softmax.default", "aten.log_softmax.int", "aten._log_softmax.default")

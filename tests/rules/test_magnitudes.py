@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import lipaudit.rules  # noqa: F401  registers the rules
+from lipaudit.graph.capture import capture
+from lipaudit.graph.linear import CONVOLUTION
+from lipaudit.graph.simplify import simplify
 from lipaudit.rules.magnitudes import Interval, Magnitude, held, interval_of, passed, slice_norm
 from lipaudit.rules.moves import reshaped
 from lipaudit.rules.radii import Radii, broadcast
@@ -189,3 +194,37 @@ def below_chords(operation: Operation, effect: Effect, points: list[list[torch.T
         )
         for y, z in zip(operation.function(*first), operation.function(*second), strict=True):
             assert float((y - z).norm()) <= bound * MARGIN + 1e-12
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 3, "padding": 1}, {"kernel_size": 1}, {"kernel_size": 3, "groups": 4, "padding": 1},
+        {"kernel_size": (3, 2), "stride": 2, "groups": 2, "dilation": 2, "padding": (1, 2)}, {"kernel_size": 2, "stride": 2},
+        {"kernel_size": 3, "padding": 1, "padding_mode": "reflect"}, {"kernel_size": 1, "stride": 2},
+        {"kernel_size": 3, "padding": 2, "padding_mode": "circular", "groups": 4},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("transposed", [False, True])
+def test_radii_through_convolutions_hold(options: dict[str, Any], transposed: bool) -> None:
+    if transposed and "padding_mode" in options:
+        pytest.skip("torch pads transposed convolutions by zeros only")
+    torch.manual_seed(1)
+    layer = (nn.ConvTranspose2d if transposed else nn.Conv2d)(4, 4, **options).double().eval()
+    graph = simplify(capture(layer, {"x": torch.zeros(1, 4, 6, 7, dtype=torch.float64)}))
+    (node,) = [n for n in graph if n.op == CONVOLUTION]
+    effect = apply_rule(node, Settings(1e-3))
+    generator = torch.Generator().manual_seed(4)
+    shape = node.refs[0].info.shape
+    for trial in range(6):
+        v = torch.randn(shape, generator=generator, dtype=torch.float64)
+        v = v.sign() if trial == 1 else v * (torch.rand(shape, generator=generator) > 0.8) if trial > 3 else v
+        if trial in (2, 3):  # a single position, a single channel
+            mask = torch.zeros(shape)
+            mask[(slice(None), slice(None), 3, 3) if trial == 2 else (slice(None), 1)] = 1
+            v = v * mask
+        for known in subsets(4):
+            operand = Magnitude(Radii.of(shape, {known: slice_norm(v, known)}), Interval(), lambda: None)
+            with torch.no_grad():
+                moved = layer(v) - layer(torch.zeros_like(v))
+            holds(passed(node, effect, (operand,))[0], moved)
