@@ -9,14 +9,9 @@ is unsupported or unbounded; 70 a defect of lipaudit; 130 interrupted.
 from __future__ import annotations
 
 import errno
-import io
 import math
-import os
 import sys
-import traceback
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,15 +19,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit import __version__
-from lipaudit.errors import LipauditError, ModelNotFoundError, OutputError, UsageError
+from lipaudit.errors import ModelNotFoundError, OutputError, UsageError
+from lipaudit.terminal import (
+    BUG,
+    Progress,
+    complain,
+    emit,
+    flush,
+    one_line,
+    replace_closed_streams,
+    say,
+    shielded,
+    tolerate_any_character,
+)
 
 if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport
 
-_BUG = 70
 _INTERRUPTED = 130
 # with several models the command ends with the code furthest to the right
-_SEVERITY = (0, 1, 4, 3, 2, _BUG)
+_SEVERITY = (0, 1, 4, 3, 2, BUG)
 
 _EPILOG = """\b
 Examples:
@@ -73,27 +79,27 @@ class _AuditByDefault(click.Group):
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error becomes one line on stderr."""
     state = _State()
-    _replace_closed_streams()
-    _tolerate_any_character()
+    replace_closed_streams()
+    tolerate_any_character()
     try:
         code = cli.main(
             args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
         )
-        _flush()
+        flush()
     except click.Abort:
-        _say("lipaudit: interrupted")
+        say("lipaudit: interrupted")
         return _INTERRUPTED
     except click.UsageError as error:
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        _say(f"lipaudit: error: {_one_line(error.format_message())}{where}")
+        say(f"lipaudit: error: {one_line(error.format_message())}{where}")
         return 2
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None:
-            return _complain(error, state.debug)
+            return complain(error, state.debug)
         # the help and the version, which click prints itself
-        return _complain(OutputError(f"cannot write to stdout: {error.strerror}; redirect it elsewhere"), state.debug)
+        return complain(OutputError(f"cannot write to stdout: {error.strerror}; redirect it elsewhere"), state.debug)
     except Exception as error:
-        return _complain(error, state.debug)
+        return complain(error, state.debug)
     return code if isinstance(code, int) else 0
 
 
@@ -287,18 +293,18 @@ def audit(
             report = _audit_one(spec, options, debug, quiet)
             text = layout.render([report]) if streamed else ""
         except Exception as error:
-            codes.append(_complain(error, debug, spec if several else ""))
+            codes.append(complain(error, debug, spec if several else ""))
             continue
         if streamed:
-            _emit(("\n\n" if reports else "") + text)
+            emit(("\n\n" if reports else "") + text)
         reports.append(report)
         codes.append(_judge(report, strict, gate))
     if reports and file:
         write_whole(file, layout.render(reports, several) + "\n")
         if not quiet:
-            _say(f"lipaudit: report written to {file}")
+            say(f"lipaudit: report written to {file}")
     elif reports and not streamed:
-        _emit(layout.render(reports, several))
+        emit(layout.render(reports, several))
     return max(codes, key=_SEVERITY.index)
 
 
@@ -308,13 +314,13 @@ def audit(
 @click.pass_context
 def list_names(ctx: click.Context, /, pattern: str) -> int:
     """List the model names that match PATTERN ('resnet*', 'timm:vit_*')."""
-    with _shielded(ctx.find_root().obj.debug):
+    with shielded(ctx.find_root().obj.debug):
         from lipaudit.frontends import list_models
 
         names = list(list_models(pattern))
     if not names:
         raise ModelNotFoundError(f"no model name of torchvision or timm matches {pattern!r}; try a shorter pattern")
-    _emit("\n".join(names))
+    emit("\n".join(names))
     return 0
 
 
@@ -325,11 +331,11 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
 @click.pass_context
 def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
     """List operations and their constants ('softmax', 'conv*')."""
-    with _shielded(ctx.find_root().obj.debug):
+    with shielded(ctx.find_root().obj.debug):
         from lipaudit.report.rule_list import find_rules, render
 
         text = render(find_rules(pattern), form)
-    _emit(text)
+    emit(text)
     return 0
 
 
@@ -339,36 +345,8 @@ def schema() -> int:
     """Print the JSON schema of the report."""
     from lipaudit.report.schema import schema_text
 
-    _emit(schema_text().rstrip("\n"))
+    emit(schema_text().rstrip("\n"))
     return 0
-
-
-class _Progress:
-    """A bar on stderr (layers done, time left), drawn from the first call on."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.bar: Any = None
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        from lipaudit.report.display import printable
-        from lipaudit.report.shorten import shorten_end, shorten_paths
-
-        if self.bar is None:
-            self.bar = click.progressbar(
-                length=total,
-                label=shorten_end(printable(self.label), 18),
-                file=sys.stderr,
-                width=12,
-                show_pos=True,
-                item_show_func=lambda item: item,
-            )
-        self.bar.length = total
-        self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 18)[0])
-
-    def finish(self) -> None:
-        if self.bar is not None:
-            self.bar.render_finish()
 
 
 def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int]]:
@@ -377,19 +355,19 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
     codes = [0]
     for model in models:
         try:
-            with _shielded(debug, quiet):
+            with shielded(debug, quiet):
                 from lipaudit.frontends import expand
 
                 specs += expand(model)
         except Exception as error:
-            codes.append(_complain(error, debug, model if len(models) > 1 else ""))
+            codes.append(complain(error, debug, model if len(models) > 1 else ""))
     return specs, codes
 
 
 def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> AuditReport:
-    progress = _Progress(spec) if not quiet and sys.stderr.isatty() else None
+    progress = Progress(spec) if not quiet and sys.stderr.isatty() else None
     try:
-        with _shielded(debug, quiet):
+        with shielded(debug, quiet):
             from lipaudit.api import audit as run_audit
 
             report: AuditReport = run_audit(spec, **options, progress=progress)
@@ -405,10 +383,10 @@ def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
 
     code = 0
     if gate is not None and (problem := gate_problem(report, gate)):
-        _say(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})")
+        say(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})")
         code = 1
     if strict and (problem := strict_problem(report)):
-        _say(f"lipaudit: strict: {report.model.spec}: {problem}")
+        say(f"lipaudit: strict: {report.model.spec}: {problem}")
         code = 4
     return code
 
@@ -435,95 +413,3 @@ def _input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[in
     if not all(names) or len(set(names)) < len(names):
         raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
     return dict(shapes)
-
-
-@contextmanager
-def _shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
-    """Other packages print and warn while models load: their text goes to stderr, their warnings only with --debug.
-
-    ``quiet`` drops their text altogether, unless ``debug`` asks for it.
-    """
-    with ExitStack() as stack:
-        if quiet and not debug:
-            stack.enter_context(redirect_stderr(stack.enter_context(open(os.devnull, "w", encoding="utf-8"))))
-        stack.enter_context(redirect_stdout(sys.stderr))
-        stack.enter_context(warnings.catch_warnings())
-        if not debug:
-            warnings.simplefilter("ignore")
-        yield
-
-
-def _complain(error: Exception, debug: bool, spec: str = "") -> int:
-    """One line on stderr for an error; its exit code."""
-    if debug:
-        traceback.print_exception(error)
-    message = _one_line(str(error)) or type(error).__name__
-    where = f"{spec}: " if spec and spec not in message else ""
-    if isinstance(error, LipauditError):
-        _say(f"lipaudit: error: {where}{message}")
-        return error.exit_code
-    hint = "" if debug else "; run again with --debug for the traceback and report it"
-    _say(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})")
-    return _BUG
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _emit(text: str) -> None:
-    """Data to stdout; a reader that has gone away (``| head``) is no error, a full device is one."""
-    try:
-        click.echo(text)
-    except OSError as error:
-        _give_up_stdout(error)
-    _flush()
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        _give_up_stdout(error)
-
-
-def _give_up_stdout(error: OSError) -> None:
-    # what is still buffered must go somewhere when the interpreter ends
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if not isinstance(error, BrokenPipeError):
-        raise OutputError(
-            f"cannot write to stdout: {error.strerror}; redirect it elsewhere or name a file with -o"
-        ) from None
-
-
-def _say(text: str) -> None:
-    """One line to stderr, with what could drive a terminal escaped. Where stderr cannot be written, nobody listens."""
-    from lipaudit.report.display import printable
-
-    with suppress(OSError):
-        click.echo(printable(text), err=True)
-
-
-class _Closed(io.TextIOBase):
-    """Stands in for a stdout that was closed before the start: nothing written there may pass for delivered."""
-
-    def write(self, _text: str) -> int:
-        raise OutputError("cannot write to stdout: it is closed; redirect it or name a file with -o")
-
-
-def _replace_closed_streams() -> None:
-    """Python drops a standard stream that is closed at the start; its number must not go to the next file opened."""
-    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-        if stream is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-    if sys.stdout is None:
-        sys.stdout = _Closed()
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # it lives as long as the process
-
-
-def _tolerate_any_character() -> None:
-    """Names may hold characters that the terminal's encoding lacks: show them escaped instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,142 @@
+"""What the command line needs of a terminal: lines on stderr, data on stdout, a progress bar, and streams that may be closed."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import Any
+
+import click
+
+from lipaudit.errors import LipauditError, OutputError
+
+BUG = 70
+
+
+class Progress:
+    """A bar on stderr (layers done, time left), drawn from the first call on."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.bar: Any = None
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Draw the bar at ``done`` of ``total``, naming what comes next."""
+        from lipaudit.report.display import printable
+        from lipaudit.report.shorten import shorten_end, shorten_paths
+
+        if self.bar is None:
+            self.bar = click.progressbar(
+                length=total,
+                label=shorten_end(printable(self.label), 18),
+                file=sys.stderr,
+                width=12,
+                show_pos=True,
+                item_show_func=lambda item: item,
+            )
+        self.bar.length = total
+        self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 18)[0])
+
+    def finish(self) -> None:
+        """Leave the bar as it is and go to the next line."""
+        if self.bar is not None:
+            self.bar.render_finish()
+
+
+@contextmanager
+def shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
+    """Other packages print and warn while models load: their text goes to stderr, their warnings only with --debug.
+
+    ``quiet`` drops their text altogether, unless ``debug`` asks for it.
+    """
+    with ExitStack() as stack:
+        if quiet and not debug:
+            stack.enter_context(redirect_stderr(stack.enter_context(open(os.devnull, "w", encoding="utf-8"))))
+        stack.enter_context(redirect_stdout(sys.stderr))
+        stack.enter_context(warnings.catch_warnings())
+        if not debug:
+            warnings.simplefilter("ignore")
+        yield
+
+
+def complain(error: Exception, debug: bool, spec: str = "") -> int:
+    """One line on stderr for an error; its exit code."""
+    if debug:
+        traceback.print_exception(error)
+    message = one_line(str(error)) or type(error).__name__
+    where = f"{spec}: " if spec and spec not in message else ""
+    if isinstance(error, LipauditError):
+        say(f"lipaudit: error: {where}{message}")
+        return error.exit_code
+    hint = "" if debug else "; run again with --debug for the traceback and report it"
+    say(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})")
+    return BUG
+
+
+def one_line(text: str) -> str:
+    """The text with all white space as single blanks."""
+    return " ".join(text.split())
+
+
+def emit(text: str) -> None:
+    """Data to stdout; a reader that has gone away (``| head``) is no error, a full device is one."""
+    try:
+        click.echo(text)
+    except OSError as error:
+        _give_up_stdout(error)
+    flush()
+
+
+def flush() -> None:
+    """Write out what stdout holds back."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _give_up_stdout(error)
+
+
+def _give_up_stdout(error: OSError) -> None:
+    # what is still buffered must go somewhere when the interpreter ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        raise OutputError(
+            f"cannot write to stdout: {error.strerror}; redirect it elsewhere or name a file with -o"
+        ) from None
+
+
+def say(text: str) -> None:
+    """One line to stderr, with what could drive a terminal escaped. Where stderr cannot be written, nobody listens."""
+    from lipaudit.report.display import printable
+
+    with suppress(OSError):
+        click.echo(printable(text), err=True)
+
+
+class _Closed(io.TextIOBase):
+    """Stands in for a stdout that was closed before the start: nothing written there may pass for delivered."""
+
+    def write(self, _text: str) -> int:
+        raise OutputError("cannot write to stdout: it is closed; redirect it or name a file with -o")
+
+
+def replace_closed_streams() -> None:
+    """Python drops a standard stream that is closed at the start; its number must not go to the next file opened."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        if stream is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    if sys.stdout is None:
+        sys.stdout = _Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # it lives as long as the process
+
+
+def tolerate_any_character() -> None:
+    """Names may hold characters that the terminal's encoding lacks: show them escaped instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
