@@ -191,7 +191,8 @@ class _Reader:
         return Ref(node.name, picked.info)
 
     def _evaluate(self, node: torch.fx.Node, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
-        if torch.Tag.nondeterministic_seeded in target.tags:
+        draws = torch.Tag.nondeterministic_seeded in target.tags
+        if draws and bind(target, args, kwargs).get("train") is not False:  # dropout in eval mode draws nothing
             raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
         names = tuple(dict.fromkeys(n for c in _parts((args, kwargs), Constant) for n in c.names))
 

@@ -13,6 +13,7 @@ from collections import Counter
 
 import torch
 
+from lipaudit.errors import GraphError
 from lipaudit.graph.interpret import Value, evaluate
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.network.domain import Domain
@@ -113,12 +114,14 @@ class _Centres:
         self._values.pop(name, None)
 
     def of(self, name: str) -> torch.Tensor | None:
-        """The centre of a node with one output."""
+        """The centre of a node with one output; None without weights."""
         if self._structure:
             return None
         with torch.no_grad():
             value = self._evaluate(name)
-        return value if isinstance(value, torch.Tensor) else None
+        if not isinstance(value, torch.Tensor):
+            raise GraphError(f"{name} has several outputs, and one of them is read without saying which")
+        return value
 
     def _evaluate(self, wanted: str) -> Value:
         pending, seen = [wanted], set[str]()

@@ -82,7 +82,7 @@ class Magnitude:
 
     @cached_property
     def centre(self) -> torch.Tensor | None:
-        """The centre in float64; None where it is not known."""
+        """The centre in float64; None where there are no weights to compute it from."""
         return self._find_centre()
 
     def spread(self, axes: Iterable[int]) -> Bracket:
@@ -103,7 +103,7 @@ class Magnitude:
         return min(bounds, key=lambda b: b.log_upper)
 
     def centre_size(self, axes: Iterable[int]) -> Bracket:
-        """The largest ||centre_T|| over all slices over the axes T; 0 where the centre is not known."""
+        """The largest ||centre_T|| over all slices over the axes T; 0 where there are no weights."""
         if self.centre is None or self.centre.numel() == 0:
             return Bracket.exact(0.0, Rigor.NUMERICAL)
         return Bracket.at_most(slice_norm(self.centre, axes) * _SLACK, Rigor.NUMERICAL)
@@ -112,9 +112,11 @@ class Magnitude:
     def interval(self) -> Interval:
         """The interval that holds every entry."""
         around = self.spread(())
-        if around.log_upper > 700 or self.centre is None or self.centre.numel() == 0:
+        if around.log_upper > 700 or 0 in self.shape:
             return self._interval
-        low, high = float(self.centre.min()), float(self.centre.max())
+        low = high = 0.0
+        if self.centre is not None:
+            low, high = float(self.centre.min()), float(self.centre.max())
         reach = around.upper + _SLACK * 1e-9 * max(abs(low), abs(high))
         return self._interval.within(Interval(low - reach, high + reach))
 

@@ -351,3 +351,22 @@ def test_what_a_network_caches_is_removed() -> None:
         capture(module, X)
     assert module.cache == {}
     assert not hasattr(module, "last")
+
+
+class DroppedTable(nn.Module):
+    """Dropout in eval mode on what depends on weights alone, as position biases have it, and in training mode."""
+
+    def __init__(self, train: bool) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(3))
+        self.train_mode = train
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.nn.functional.dropout(self.table, 0.5, training=self.train_mode)
+
+
+def test_dropout_of_weights_draws_nothing_in_eval_mode() -> None:
+    graph = capture(DroppedTable(False), {"x": torch.zeros(1, 3)})
+    assert [n.op for n in graph if n.op != "input"] == ["aten.add.Tensor"]
+    with pytest.raises(CaptureError, match="draws random numbers"):
+        capture(DroppedTable(True), {"x": torch.zeros(1, 3)})
