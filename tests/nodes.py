@@ -15,10 +15,17 @@ from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 
 @dataclass(frozen=True)
 class Data:
-    """Stands for a tensor that depends on the network's input."""
+    """Stands for a tensor that depends on the network's input.
+
+    Where tensors are drawn for it, a complex one is real, with real and imaginary parts along a last axis.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float64
+
+    @property
+    def drawn(self) -> Data:
+        return Data((*self.shape, 2), self.dtype.to_real()) if self.dtype.is_complex else self
 
     def random(self, generator: torch.Generator, scale: float = 1.0) -> torch.Tensor:
         if self.dtype.is_floating_point:
@@ -34,7 +41,10 @@ def data(*shape: int, dtype: torch.dtype = torch.float64) -> Data:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """A node and the function that it stands for: tensors in the order of ``node.refs`` to a list of tensors."""
+    """A node and the function that it stands for: tensors in the order of ``node.refs`` to a list of tensors.
+
+    Complex ones are real, with real and imaginary parts along a last axis.
+    """
 
     node: Node
     inputs: tuple[Data, ...]
@@ -57,17 +67,21 @@ def operation(
     counter = iter(range(len(inputs)))
 
     def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.view_as_real(r.resolve_conj()) if r.is_complex() else r for r in plain(*tensors)]
+
+    def plain(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        given = [torch.view_as_complex(t) if x.dtype.is_complex else t for t, x in zip(tensors, inputs, strict=True)]
         if function is not None:
-            result = function(*tensors)
+            result = function(*given)
         else:
-            queue = iter(tensors)
+            queue = iter(given)
             result = call(overload(op), {name: _filled(value, queue) for name, value in bound.items()})
         return list(result) if isinstance(result, list | tuple) else [result]
 
     arguments = {name: _argument(value, counter) for name, value in bound.items()}
-    results = run(*(x.random(torch.Generator().manual_seed(0)) for x in inputs))
+    results = plain(*(x.drawn.random(torch.Generator().manual_seed(0)) for x in inputs))
     outputs = tuple(TensorInfo(tuple(r.shape), r.dtype) for r in results)
-    return Operation(Node("node", op, arguments, outputs, payload=payload), inputs, run)
+    return Operation(Node("node", op, arguments, outputs, payload=payload), tuple(x.drawn for x in inputs), run)
 
 
 def function_of(node: Node) -> Callable[..., list[torch.Tensor]]:

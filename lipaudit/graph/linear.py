@@ -146,8 +146,10 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
         constant = left
     else:
         return None
-    if node.get("rounding_mode") is not None:
+    if node.get("rounding_mode") is not None or isinstance(constant, complex):
         return None
+    if isinstance(constant, Constant) and constant.value.is_complex():
+        return None  # no real kernel absorbs it
     value = _weight(constant) if isinstance(constant, Constant) else torch.tensor(float(constant), dtype=torch.float64)  # type: ignore[arg-type]
     value = 1 / value if divides else value
     if not bool(torch.isfinite(value).all()) or bool(((value.abs() < _SMALLEST) & (value != 0)).any()):

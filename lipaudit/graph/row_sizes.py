@@ -369,7 +369,8 @@ def _expand(rows: RowReader, node: Node) -> Value | None:
 
 
 def _cast(rows: RowReader, node: Node) -> Value | None:
-    return rows.of(node["self"]) if node.output.dtype.is_floating_point else None
+    real = all(t.dtype.is_floating_point for t in (node.output, *(ref.info for ref in node.refs)))
+    return rows.of(node["self"]) if real else None
 
 
 _EXPONENTS = {

@@ -88,10 +88,13 @@ class Extents:
 
 def _intervals(graph: Graph) -> dict[str, Interval]:
     found: dict[str, Interval] = {}
+    nodes = {node.name: node for node in graph}
     for node in graph:
-        found[node.name] = (
-            Interval() if node.op == "input" else interval_of(node, tuple(found[ref.name] for ref in node.refs))
-        )
+        index, read = None, node
+        if node.op == "getitem" and isinstance(node["index"], int):
+            index, read = node["index"], nodes[node.refs[0].name]
+        before = tuple(found[ref.name] for ref in read.refs)
+        found[node.name] = Interval() if read.op == "input" else interval_of(read, before, index)
     return found
 
 

@@ -23,9 +23,6 @@ SLOPE = "sup of |f'| over the real line"
     "aten.relu6.default",
     "aten.tanh.default",
     "aten.log_sigmoid.default",
-    "aten.abs.default",
-    "aten.neg.default",
-    "aten.positive.default",
     "aten.sin.default",
     "aten.cos.default",
     "aten.atan.default",
@@ -37,6 +34,21 @@ SLOPE = "sup of |f'| over the real line"
 )
 def unit_slope(node: Node, _settings: Settings) -> Effect:
     """|f'| <= 1, attained or approached."""
+    return stretch(node, {"self": 1.0})
+
+
+@rule(
+    "aten.abs.default",
+    "aten.neg.default",
+    "aten.positive.default",
+    formula="1",
+    source="||z| - |w|| <= |z - w|",
+    exact=True,
+    entrywise=True,
+    complex_numbers=True,
+)
+def modulus(node: Node, _settings: Settings) -> Effect:
+    """The absolute value or the sign of real or complex numbers."""
     return stretch(node, {"self": 1.0})
 
 

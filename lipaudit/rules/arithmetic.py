@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from lipaudit.graph.node import Argument, Node, Ref, TensorInfo
+from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 from lipaudit.rules.contraction import entrywise_product
 from lipaudit.rules.magnitudes import Magnitude, passes, whole
 from lipaudit.rules.operands import (
@@ -38,10 +38,12 @@ GATING = "product of two data-dependent tensors (gating): no finite constant hol
 @rule(
     "aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor", "aten.add.Scalar", "aten.sub.Scalar", "aten.rsub.Scalar",
     formula="1 and |alpha|, times sqrt(copies by broadcasting); the terms add",
-    source="triangle inequality", exact=True,
+    source="triangle inequality", exact=True, complex_numbers=True,
 )  # fmt: skip
 def add(node: Node, _settings: Settings) -> Effect:
     """self + alpha other, self - alpha other, other - alpha self; constants do not count."""
+    if isinstance(node["alpha"], complex):
+        return Effect.unsupported("a sum weighted by a complex alpha; multiply by it first")
     alpha = Bracket.exact(abs(number(node, "alpha")))
     one = Bracket.exact(1.0)
     weights = {"self": alpha, "other": one} if node.op.startswith("aten.rsub") else {"self": one, "other": alpha}
@@ -63,28 +65,33 @@ def lerp(node: Node, _settings: Settings) -> Effect:
     source=LINEAR,
     exact=True,
     where_bounded=True,
+    complex_numbers=True,
 )
 def multiply(node: Node, _settings: Settings) -> Effect:
     """A product with a constant; a product of two data-dependent tensors has no finite constant."""
     if count_refs(node["self"]) and count_refs(node["other"]):
+        if node.output.dtype.is_complex:
+            return Effect.unbounded(GATING)
         product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
         return Effect.where_bounded(GATING, lambda operands: product.effect(*operands))
     varying, fixed = ("self", "other") if count_refs(node["self"]) else ("other", "self")
-    return _scaled(node, {varying: constant(node, fixed)})
+    return _scaled(node, {varying: moduli(node, fixed)})
 
 
 @rule(
     "aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode",
     formula="max|1/c|, with broadcasting max_i sqrt(sum_j 1/c_j^2)", source=LINEAR, exact=True,
-    where_bounded=True,
+    where_bounded=True, complex_numbers=True,
 )  # fmt: skip
 def divide(node: Node, _settings: Settings) -> Effect:
     """A quotient by a constant; by a data-dependent tensor where that stays away from zero; a rounded one jumps."""
     if node.get("rounding_mode") is not None:
         return Effect.unbounded("a rounded quotient jumps")
+    if count_refs(node["other"]) and node.output.dtype.is_complex:
+        return Effect.unbounded(DIVISION)
     if count_refs(node["other"]):
         return Effect.where_bounded(DIVISION, lambda operands: _quotient(node, operands))
-    divisor = constant(node, "other")
+    divisor = moduli(node, "other")
     if divisor is None or bool((divisor == 0).any()):
         return Effect.unsupported("division by a constant that holds a zero")
     return _scaled(node, {"self": divisor.reciprocal()})
@@ -151,7 +158,7 @@ def products_and_quotients(node: Node, effect: Effect, operands: tuple[Magnitude
     shape = node.output.shape
     if len(operands) == 1:
         divides = node.op.startswith("aten.div")
-        value = constant(node, "other" if isinstance(node["self"], Ref) else "self")
+        value = moduli(node, "other" if isinstance(node["self"], Ref) else "self")
         if value is None or (divides and not isinstance(node["self"], Ref)):
             return whole(node, effect, operands)
         return (joined(shape, [(rounded(largest(value.reciprocal() if divides else value)), operands[0].radii)]),)
@@ -159,6 +166,17 @@ def products_and_quotients(node: Node, effect: Effect, operands: tuple[Magnitude
         return whole(node, effect, operands)
     product = entrywise_product(operands[0].shape, operands[1].shape, shape)
     return (product.radii(node, *operands),)
+
+
+def moduli(node: Node, key: str) -> torch.Tensor | None:
+    """The constant ``key``, of a complex one |c| entry by entry (NaN where not finite); float64, None where there is none."""
+    argument = node.get(key)
+    if isinstance(argument, complex):
+        argument = Constant(torch.tensor(argument, dtype=torch.complex128))
+    if isinstance(argument, Constant) and argument.value.is_complex():
+        value = argument.value.detach().to("cpu", torch.complex128)
+        return torch.where(torch.isfinite(value), torch.hypot(value.real, value.imag), math.nan)
+    return constant(node, key)
 
 
 def _scaled(

@@ -158,6 +158,7 @@ _OPERANDS = {
     formula="max |scale|",
     source="a diagonal map; its norm is its largest entry",
     exact=True,
+    complex_numbers=True,
 )
 def scale(node: Node, _settings: Settings) -> Effect:
     """A channelwise scale (batch norm in eval mode, LayerScale, a constant factor) that could not be folded."""

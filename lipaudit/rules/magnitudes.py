@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeAlias
+from functools import cached_property, reduce
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -148,7 +148,8 @@ def slice_norm(tensor: torch.Tensor, axes: Iterable[int]) -> float:
 
 PassFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
 CeilingFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
-RangeFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval]
+RangeFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval | tuple[Interval, ...]]
+_Range = TypeVar("_Range", bound=RangeFunction)
 
 _PASSES: dict[str, PassFunction] = {}
 _CEILINGS: dict[str, CeilingFunction] = {}
@@ -182,10 +183,10 @@ def ceiling(*ops: str) -> Callable[[CeilingFunction], CeilingFunction]:
     return register
 
 
-def ranged(*ops: str) -> Callable[[RangeFunction], RangeFunction]:
+def ranged(*ops: str) -> Callable[[_Range], _Range]:
     """Register the interval that holds every entry of the output of the named operations."""
 
-    def register(function: RangeFunction) -> RangeFunction:
+    def register(function: _Range) -> _Range:
         _register(_RANGES, ops, function)  # type: ignore[arg-type]
         return function
 
@@ -213,7 +214,10 @@ def held(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
     return None if function is None else function(node, operands)
 
 
-def interval_of(node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """The interval that holds every entry of a node's outputs."""
+def interval_of(node: Node, intervals: tuple[Interval, ...], output: int | None = None) -> Interval:
+    """The interval that holds every entry of a node's outputs, or of one of them."""
     function = _RANGES.get(node.op)
-    return Interval() if function is None else function(node, intervals)
+    found = Interval() if function is None else function(node, intervals)
+    if isinstance(found, Interval):
+        return found
+    return found[output] if output is not None else reduce(Interval.union, found)

@@ -6,7 +6,7 @@ Such an operation drops or reorders entries, so that ||f(x) - f(y)|| <= ||x - y|
 
 from __future__ import annotations
 
-from lipaudit.graph.node import Node
+from lipaudit.graph.node import Node, TensorInfo
 from lipaudit.rules.operands import data, is_float, stretch
 from lipaudit.rules.registry import Effect, Settings, rule
 
@@ -26,7 +26,8 @@ AT_MOST_ONCE = "every element occurs at most once in the output"
     "aten.unbind.int", "aten.split.Tensor", "aten.split.sizes", "aten.split_with_sizes.default",
     "aten.unsafe_split.Tensor", "aten.unsafe_split_with_sizes.default", "aten.chunk.default",
     "aten.unsafe_chunk.default", "aten.tensor_split.sections", "aten.tensor_split.indices",
-    formula="1", source="the elements are reordered", exact=True, trivial=True,
+    "aten.fft_fftshift.default", "aten.fft_ifftshift.default",
+    formula="1", source="the elements are reordered", exact=True, trivial=True, complex_numbers=True,
 )  # fmt: skip
 def reorder(node: Node, _settings: Settings) -> Effect:
     """A bijection of the elements, given in one piece or in several."""
@@ -36,7 +37,7 @@ def reorder(node: Node, _settings: Settings) -> Effect:
 @rule(
     "aten.slice.Tensor", "aten.select.int", "aten.narrow.default", "aten.diagonal.default",
     "aten.diag_embed.default", "aten.tril.default", "aten.triu.default", "aten.constant_pad_nd.default",
-    formula="1", source=AT_MOST_ONCE, exact=True, trivial=True,
+    formula="1", source=AT_MOST_ONCE, exact=True, trivial=True, complex_numbers=True,
 )  # fmt: skip
 def subset(node: Node, _settings: Settings) -> Effect:
     """A part of the elements, possibly among constants."""
@@ -46,7 +47,7 @@ def subset(node: Node, _settings: Settings) -> Effect:
 @rule(
     "aten.view_as.default", "aten.reshape_as.default",
     formula="1; the second input is read for its shape only", source="the elements are reordered",
-    exact=True, trivial=True,
+    exact=True, trivial=True, complex_numbers=True,
 )  # fmt: skip
 def reorder_like(node: Node, _settings: Settings) -> Effect:
     """A view with the shape of another tensor."""
@@ -68,25 +69,29 @@ def dropout(node: Node, _settings: Settings) -> Effect:
 @rule(
     "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten._to_copy.default",
     "aten.type_as.default",
-    formula="1 between floating dtypes", source="the identity of real numbers; rounding is not counted",
-    exact=True, trivial=True, entrywise=True,
+    formula="1 between floating or complex dtypes",
+    source="the identity, or the real part of complex numbers; rounding is not counted",
+    exact=True, trivial=True, entrywise=True, complex_numbers=True,
 )  # fmt: skip
 def cast(node: Node, _settings: Settings) -> Effect:
-    """A change of dtype or device. A cast to integers or booleans jumps; complex numbers are not supported."""
+    """A change of dtype or device. A cast to integers or booleans jumps, one from complex to real takes the real part."""
     before, after = data(node, "self"), node.output
-    if before.dtype.is_complex or after.dtype.is_complex:
-        return Effect.unsupported(f"a cast from {before.dtype} to {after.dtype}: complex tensors are not supported")
-    if not is_float(after) and before.dtype is not after.dtype:
+    if not _has_slope(after) and before.dtype is not after.dtype:
         return Effect.unbounded(f"a cast from {before.dtype} to {after.dtype} jumps at every integer")
-    narrows = is_float(before) and after.dtype.itemsize < before.dtype.itemsize
+    narrows = _has_slope(before) and after.dtype.to_real().itemsize < before.dtype.to_real().itemsize
     note = f"cast to {after.dtype}: its rounding is not counted" if narrows else ""
     return stretch(node, {"self": 1.0, "other": 0.0}, note=note)
 
 
-@rule("getitem", formula="1", source="one of several outputs", exact=True, trivial=True)
+def _has_slope(info: TensorInfo) -> bool:
+    """Whether the tensor holds real or complex floating-point numbers."""
+    return is_float(info) or info.dtype.is_complex
+
+
+@rule("getitem", formula="1", source="one of several outputs", exact=True, trivial=True, complex_numbers=True)
 def getitem(node: Node, _settings: Settings) -> Effect:
     """One output of an operation with several; indices into the data jump."""
-    if not is_float(node.output):
+    if not _has_slope(node.output):
         return Effect.unbounded(f"output {node['index']} holds data-dependent {node.output.dtype}: it jumps")
     return stretch(node, {"self": 1.0})
 
@@ -96,7 +101,7 @@ def getitem(node: Node, _settings: Settings) -> Effect:
     *(f"aten.{name}.default" for name in (
         "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
     )),
-    formula="0", source="only the shape of the input is read", exact=True, trivial=True,
+    formula="0", source="only the shape of the input is read", exact=True, trivial=True, complex_numbers=True,
 )  # fmt: skip
 def filled_like(node: Node, _settings: Settings) -> Effect:
     """A tensor of constants in the shape of another."""

@@ -95,6 +95,7 @@ def _without_axis(operand: Magnitude, axis: int, shape: tuple[int, ...]) -> Radi
     "aten.chunk.default", "aten.unsafe_chunk.default", "aten.tensor_split.sections", "aten.tensor_split.indices",
     "aten.roll.default", "aten.constant_pad_nd.default", "aten.tril.default", "aten.triu.default",
     "aten.channel_shuffle.default", "aten.native_channel_shuffle.default", "aten.index_select.default",
+    "aten.fft_fftshift.default", "aten.fft_ifftshift.default",
 )  # fmt: skip
 def same_axes(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """Entries of each axis are dropped, reordered or joined by constants; where some are repeated the copies count."""

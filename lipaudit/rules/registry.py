@@ -114,6 +114,8 @@ class Rule:
     in the report's table of layers.
     ``where_bounded`` marks operations that, for some operands, have a constant only where those are bounded
     (:meth:`Effect.where_bounded`); no other rule may say so.
+    ``complex_numbers`` marks operations whose rule holds for complex tensors as well, the norm being that of real and
+    imaginary parts together; every other rule is asked about real tensors only.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Rule:
     trivial: bool = False
     entrywise: bool = False
     where_bounded: bool = False
+    complex_numbers: bool = False
 
 
 _RULES: dict[str, Rule] = {}
@@ -140,6 +143,7 @@ def rule(
     trivial: bool = False,
     entrywise: bool = False,
     where_bounded: bool = False,
+    complex_numbers: bool = False,
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register the decorated function as the rule for every overload name in ``ops``."""
 
@@ -155,6 +159,7 @@ def rule(
             trivial=trivial,
             entrywise=entrywise,
             where_bounded=where_bounded,
+            complex_numbers=complex_numbers,
         )
         for op in ops:
             if op in _RULES:
@@ -180,6 +185,8 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
     entry = _RULES.get(node.op)
     if entry is None:
         return Effect.unsupported(f"no rule for {node.op}")
+    if not entry.complex_numbers and any(t.dtype.is_complex for t in (*(r.info for r in node.refs), *node.outputs)):
+        return Effect.unsupported(f"the rule of {node.op} holds for real tensors only, and one here is complex")
     effect = entry.function(node, settings)
     if effect.status is Status.FINITE and len(effect.factors) != len(node.refs):
         raise RegistryError(

@@ -47,7 +47,7 @@ def product_of_entries(node: Node, _settings: Settings) -> Effect:
 
 
 @rule(
-    "aten.cdist.default", "aten._cdist_forward.default", "aten.lstm.input", "aten.gru.input",
+    "aten.cdist.default", "aten._cdist_forward.default",
     formula="unsupported", source="no constant is derived",
 )  # fmt: skip
 def not_derived(node: Node, _settings: Settings) -> Effect:

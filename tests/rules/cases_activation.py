@@ -120,12 +120,3 @@ unbounded("cumprod", X, 1, witness=(20.0, 21.0))
 unbounded("glu", data(1, 6), 1)
 unsupported("cdist", data(1, 3, 2), data(1, 4, 2))
 unsupported("_cdist_forward", data(1, 3, 2), data(1, 4, 2), 2.0, None)
-
-
-def _recurrent(gates: int) -> list[torch.Tensor]:
-    return [torch.ones(gates * 2, 3, dtype=torch.float64), torch.ones(gates * 2, 2, dtype=torch.float64)]
-
-
-STATE = torch.zeros(1, 1, 2, dtype=torch.float64)
-unsupported("aten.lstm.input", data(1, 4, 3), [STATE, STATE], _recurrent(4), False, 1, 0.0, False, False, True)
-unsupported("aten.gru.input", data(1, 4, 3), STATE, _recurrent(3), False, 1, 0.0, False, False, True)

@@ -82,7 +82,6 @@ case("aten.to.dtype", X, torch.float32, scales=(), exact=False)
 unbounded("aten.to.dtype", X, torch.int32, witness=(1 - 1e-9, 1.0))
 unbounded("_to_copy", X, dtype=torch.bool, witness=(0.0, 1e-9))
 unbounded("type_as", X, torch.zeros(2, dtype=torch.int64))
-unsupported("aten.to.dtype", X, torch.complex128)
 case("getitem", self=X, index=0, function=lambda x: x)
 unbounded("getitem", self=X, index=1, function=lambda x: x.argsort(1))
 for name in ("zeros_like", "ones_like"):
