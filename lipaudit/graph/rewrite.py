@@ -36,6 +36,20 @@ def _follow(argument: Argument, moved: dict[str, Ref]) -> Argument:
     return argument
 
 
+def rename(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with the named nodes called otherwise; ``names`` maps old names to new ones."""
+    moved = {node.name: Ref(names[node.name], node.output) for node in graph if node.name in names}
+    nodes = tuple(
+        replace(
+            node,
+            name=names.get(node.name, node.name),
+            arguments={k: _follow(v, moved) for k, v in node.arguments.items()},
+        )
+        for node in graph
+    )
+    return replace(graph, nodes=nodes, outputs=tuple(names.get(name, name) for name in graph.outputs))
+
+
 def uses(graph: Graph) -> Counter[str]:
     """How often each node's output is read, the network's own outputs included."""
     return Counter([ref.name for node in graph for ref in node.refs] + list(graph.outputs))

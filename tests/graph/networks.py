@@ -370,6 +370,85 @@ EXAMPLES: dict[str, Example] = {
     "in place through a view": Example(
         _fn(lambda m, x: _through_a_view(m, x), conv=_same, bn=_bn4), (IMAGE,), (1, 0, 1)
     ),
+    "dense between views, then a scale": Example(
+        _fn(
+            lambda m, x: m.act(m.a(x.reshape(5, 6)).view(1, 1, 5, 6).flatten(0, 1) * m.gamma) / 7,
+            a=lambda: nn.Linear(6, 6),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 1, 1),
+    ),
+    "a scale, then views and dense layers": Example(
+        _fn(
+            lambda m, x: (
+                m.act(m.a((y := m.act(x) * m.gamma).reshape(5, 6)).reshape(1, 5, 4)) + m.act(m.b(y[..., None, :, :])[0])
+            ),
+            a=lambda: nn.Linear(6, 4),
+            b=lambda: nn.Linear(6, 4),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 2, 0),
+    ),
+    "scales and views in a chain": Example(
+        _fn(
+            lambda m, x: m.act(3 * (m.b((m.a(x).view(5, 6) * m.gamma).view(1, 5, 6) / m.gamma).view(5, 6) * m.gamma)),
+            a=lambda: nn.Linear(6, 6),
+            b=lambda: nn.Linear(6, 6),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 2, 0),
+    ),
+    "a view that splits the scaled axis": Example(
+        _fn(
+            lambda m, x: (
+                m.act(m.a(x).reshape(1, 5, 2, 3) * m.gamma[:3]) + m.b((m.act(x) * m.gamma).reshape(1, 5, 2, 3))
+            ),
+            a=lambda: nn.Linear(6, 6),
+            b=lambda: nn.Linear(3, 3),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 2, 2),
+    ),
+    "a scale of tokens before a view": Example(
+        _fn(
+            lambda m, x: m.act(m.a((m.act(x) * m.gamma[:5, None]).reshape(5, 6))).reshape(1, 5, 6) * m.gamma[:5, None],
+            a=lambda: nn.Linear(6, 6),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 1, 2),
+    ),
+    "a view of a dense layer with two readers": Example(
+        _fn(
+            lambda m, x: m.act(y := m.a(x).reshape(5, 6)) + y * m.gamma,
+            a=lambda: nn.Linear(6, 6),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 1, 1),
+    ),
+    "a view of a scale that is an output": Example(
+        _fn(
+            lambda m, x: (m.a(y := (m.act(x) * m.gamma).reshape(5, 6)), y),
+            a=lambda: nn.Linear(6, 6),
+            gamma=COLUMNS,
+        ),
+        ((1, 5, 6),),
+        (0, 1, 1),
+    ),
+    "a permutation between a scale and a dense layer": Example(
+        _fn(
+            lambda m, x: m.act(m.a((m.act(x) * m.gamma).transpose(1, 2))),
+            a=lambda: nn.Linear(6, 6),
+            gamma=COLUMNS,
+        ),
+        ((1, 6, 6),),
+        (0, 1, 1),
+    ),
     "a scale that enlarges": Example(
         _fn(lambda m, x: m.act(m.conv(x * m.channels)), conv=_same, channels=CHANNELS), ((1, 1, 6, 6),), (1, 0, 0)
     ),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+import lipaudit
 from lipaudit.graph.branches import merge_branches
 from lipaudit.graph.capture import capture
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
@@ -129,3 +130,56 @@ def test_padding_modes_reach_the_convolutions() -> None:
 )  # fmt: skip
 def test_padding_that_cannot_be_absorbed_stays(name: str) -> None:
     assert any("pad" in n.op for n in _simplified(name))
+
+
+def test_views_around_dense_layers_cost_nothing() -> None:
+    """The same bound, to rounding, as the network without the views."""
+
+    class Mixed(nn.Module):
+        def __init__(self, views: bool) -> None:
+            super().__init__()
+            generator = torch.Generator().manual_seed(1)
+            self.views = views
+            self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 6)
+            self.norm = nn.LayerNorm(6)
+            self.scale = nn.Parameter(torch.ones(8))
+            for parameter in self.parameters():
+                parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.norm(x)
+            if not self.views:
+                return self.second(torch.relu(self.first(y) * self.scale) * self.scale)
+            y = self.first(y.reshape(-1, 6)).reshape(1, 5, 8) * self.scale
+            return self.second((torch.relu(y) * self.scale).reshape(-1, 8)).reshape(1, 5, 6)
+
+    plain, viewed = Mixed(False), Mixed(True)
+    x = torch.randn(1, 5, 6, dtype=torch.float64)
+    assert torch.allclose(plain(x), viewed(x))
+    bounds = [lipaudit.audit(m, input_shape={"x": (1, 5, 6)}).network.log10_upper_bound for m in (plain, viewed)]
+    assert bounds[1] == pytest.approx(bounds[0], abs=1e-9)
+
+
+def test_magnitudes_behind_moved_scales_hold() -> None:
+    """The view holds the scaled values in one graph and the unscaled ones in the other; a gate reads what follows."""
+
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(6, 6, bias=False)
+            generator = torch.Generator().manual_seed(1)
+            self.dense.weight.data = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+            self.register_buffer("scale", torch.linspace(0.001, 0.01, 6, dtype=torch.float64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.dense((torch.tanh(x) * self.scale).reshape(5, 6)).reshape(1, 5, 6) * self.scale / 1e-4
+            return y * (y.reshape(5, 6) - 3).reshape(1, 5, 6)
+
+    module, centre = Gated(), torch.zeros(1, 5, 6, dtype=torch.float64)
+    for radius in (0.1, 1.0, 30.0):
+        report = lipaudit.audit(module, input_shape={"x": (1, 5, 6)}, domain="ball", around=centre, radius=radius)
+        generator = torch.Generator().manual_seed(2)
+        for _ in range(10):
+            move = torch.randn(centre.shape, generator=generator, dtype=torch.float64)
+            jacobian = torch.autograd.functional.jacobian(module, radius * move / move.norm()).reshape(-1, 30)
+            assert float(torch.linalg.matrix_norm(jacobian, 2)) <= report.network.upper_bound
