@@ -215,6 +215,8 @@ class _Reader:
             peeled = self.peeled(_Operand(ref))
             if peeled.ref is not ref:
                 ref, flipped = peeled.ref, not flipped
+            elif not node.output.dtype.is_floating_point:
+                return None
             elif node.op in _CASTS or (node.op in _VIEWS and node.output.shape[-2:] == node.refs[0].info.shape[-2:]):
                 ref = node.refs[0]
             else:

@@ -9,7 +9,7 @@ the axis. Taken for a data-dependent divisor it would have no bound.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,10 +17,10 @@ from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import drop_unread, rebuild
 
 _SOFTMAX = {"aten.softmax.int", "aten._softmax.default"}
-_PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype", "aten.dropout.default"}
+_PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype"}
 _DIVISIONS = {"aten.div.Tensor"}
-# Numbers this close to each other are the same up to the rounding of float64.
-_ROUNDING = 1e-9
+# A sum below this part of what it is summed from has lost digits to cancellation.
+_CANCELLED = 1e-6
 
 
 def recognise_constant_sums(graph: Graph) -> Graph:
@@ -32,10 +32,11 @@ def recognise_constant_sums(graph: Graph) -> Graph:
             return None
         summed = _summed(producers[node["other"].name], producers)
         found = None if summed is None else _sum(summed[0], summed[1], len(summed[0].info.shape), producers)
-        if found is None or bool((found == 0).any()):
+        if summed is None or found is None or bool((found.value.abs() <= _CANCELLED * found.size).any()):
             return None
-        plain = torch.ones_like(found) if bool(((found - 1).abs() < _ROUNDING).all()) else found
-        return replace(node, arguments={**node.arguments, "other": Constant(plain)})
+        # every term and every partial sum is rounded once; a divisor that is too small keeps the quotient's bound above
+        rounding = (summed[0].info.shape[summed[1]] + 16) * 2.0**-52 * found.size / found.value.abs()
+        return replace(node, arguments={**node.arguments, "other": Constant(found.value * (1 - rounding))})
 
     return drop_unread(rebuild(graph, change))
 
@@ -47,6 +48,8 @@ def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | N
         total, kept = producers[divisor.refs[0].name], divisor["dim"]
     if total.op != "aten.sum.dim_IntList" or total["dtype"] is not None or not isinstance(total["self"], Ref):
         return None
+    if not divisor.output.dtype.is_floating_point:
+        return None
     dims, rank = total["dim"], len(total["self"].info.shape)
     if not isinstance(dims, tuple) or len(dims) != 1 or not isinstance(dims[0], int):
         return None
@@ -56,32 +59,42 @@ def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | N
     return (total["self"], axis) if kept is None else None
 
 
-def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]) -> torch.Tensor | None:
-    """The sum over an axis, which keeps one entry, as a float64 tensor of ``rank`` axes; None where it is not known."""
+@dataclass(frozen=True)
+class _Total:
+    """A sum over an axis, which keeps one entry, in float64, and the sum of the absolute values of its terms."""
+
+    value: torch.Tensor
+    size: torch.Tensor
+
+
+def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]) -> _Total | None:
+    """The sum over an axis as tensors of ``rank`` axes; None where it is not known."""
     if isinstance(argument, Constant):
         return _constant_sum(argument.value, axis, rank)
     if not isinstance(argument, Ref):
         return None
     node = producers[argument.name]
-    if len(argument.info.shape) != rank or len(node.outputs) != 1:
+    if len(argument.info.shape) != rank or len(node.outputs) != 1 or not argument.info.dtype.is_floating_point:
         return None
     if node.op in _SOFTMAX:
         dim = node["dim"]
         same = isinstance(dim, int) and dim % rank == axis
-        return torch.ones((1,) * rank, dtype=torch.float64) if same else None
+        one = torch.ones((1,) * rank, dtype=torch.float64)
+        return _Total(one, one) if same else None
     if node.op in _PASSING:
         return _sum(next(iter(node.arguments.values())), axis, rank, producers)
     if node.op in ("aten.add.Tensor", "aten.sub.Tensor") and node["alpha"] == 1:
         left, right = (_broadcast_sum(node, key, axis, rank, producers) for key in ("self", "other"))
         if left is None or right is None:
             return None
-        return left + right if node.op == "aten.add.Tensor" else left - right
+        value = left.value + right.value if node.op == "aten.add.Tensor" else left.value - right.value
+        return _Total(value, left.size + right.size)
     if node.op == "aten.mul.Tensor":
         for varying, factor in ((node["self"], node["other"]), (node["other"], node["self"])):
             scale = _uniform(factor, axis, rank)
             inner = None if scale is None else _sum(varying, axis, rank, producers)
             if scale is not None and inner is not None and _full(varying, axis, node):
-                return scale * inner
+                return _Total(scale * inner.value, scale.abs() * inner.size)
     return None
 
 
@@ -90,22 +103,22 @@ def _full(argument: Argument, axis: int, node: Node) -> bool:
     return isinstance(argument, Ref) and argument.info.shape[axis] == node.output.shape[axis]
 
 
-def _broadcast_sum(node: Node, key: str, axis: int, rank: int, producers: Mapping[str, Node]) -> torch.Tensor | None:
+def _broadcast_sum(node: Node, key: str, axis: int, rank: int, producers: Mapping[str, Node]) -> _Total | None:
     argument = node[key]
     if isinstance(argument, Constant):
         value = argument.value
         shape = (1,) * (rank - value.dim()) + tuple(value.shape)
         copies = node.output.shape[axis] if shape[axis] == 1 else 1
         total = _constant_sum(value, axis, rank)
-        return None if total is None else total * copies
+        return None if total is None else _Total(total.value * copies, total.size * copies)
     return _sum(argument, axis, rank, producers) if _full(argument, axis, node) else None
 
 
-def _constant_sum(value: torch.Tensor, axis: int, rank: int) -> torch.Tensor | None:
+def _constant_sum(value: torch.Tensor, axis: int, rank: int) -> _Total | None:
     if value.is_complex() or value.dim() > rank or not bool(torch.isfinite(value).all()):
         return None
     full = value.detach().to("cpu", torch.float64).reshape((1,) * (rank - value.dim()) + tuple(value.shape))
-    return full.sum(axis, keepdim=True)
+    return _Total(full.sum(axis, keepdim=True), full.abs().sum(axis, keepdim=True))
 
 
 def _uniform(factor: Argument, axis: int, rank: int) -> torch.Tensor | None:

@@ -131,7 +131,7 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
         variance, mean, weight = node["running_var"], node["running_mean"], node["weight"]
         if node.get("training") is True or not isinstance(variance, Constant) or not isinstance(mean, Constant):
             return None
-        if isinstance(weight, Ref):
+        if isinstance(weight, Ref) or not isinstance(node["input"], Ref):
             return None
         factor = 1 / torch.sqrt(_weight(variance) + float(node["eps"]))  # type: ignore[arg-type]
         scaled = _product(factor, _weight(weight)) if isinstance(weight, Constant) else factor

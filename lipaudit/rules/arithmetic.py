@@ -124,9 +124,12 @@ def add_scaled(node: Node, _settings: Settings) -> Effect:
 
 
 def _added_product(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
-    product = entrywise_product(shape_of(node["tensor1"]), shape_of(node["tensor2"]), node.output.shape)
-    value = Bracket.exact(abs(number(node, "value")))
-    factors = [value * factor for factor in product.factors(*operands[-2:])]
+    left, right = shape_of(node["tensor1"]), shape_of(node["tensor2"])
+    shape = tuple(torch.broadcast_shapes(left, right))  # type: ignore[no-untyped-call]
+    # the product may be broadcast further, to the shape of what it is added to
+    copies = root(math.prod(node.output.shape) // max(1, math.prod(shape)))
+    scale = Bracket.exact(abs(number(node, "value"))) * copies
+    factors = [scale * factor for factor in entrywise_product(left, right, shape).factors(*operands[-2:])]
     own = [root(repeats(node["self"], node.output))] if count_refs(node["self"]) else []
     return Effect.stretch(*own, *factors)
 

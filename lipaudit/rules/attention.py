@@ -21,7 +21,7 @@ import math
 
 import torch
 
-from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.rules.magnitudes import Magnitude, Region, ceiling, fixed, slice_norm
 from lipaudit.rules.operands import constant, count_refs, is_float, root, rounded, shape_of
 from lipaudit.rules.radii import Radii
@@ -100,9 +100,22 @@ def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
     return around, mean
 
 
+def _every_query_has_a_key(node: Node) -> bool:
+    """Whether no mask, which must be constant for that, hides all keys from a query."""
+    mask = node.get("attn_mask")
+    if mask is None:
+        return True
+    if not isinstance(mask, Constant):
+        return False
+    open_to = mask.value if mask.value.dtype is torch.bool else mask.value > -math.inf
+    return bool(open_to.any(-1).all())
+
+
 @ceiling("aten.scaled_dot_product_attention.default")
 def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
-    """Every row of the output is a weighted mean of rows of the values."""
+    """Every row of the output is a weighted mean of rows of the values; that of a query without a key is 0 in torch."""
+    if not _every_query_has_a_key(node):
+        return None
     value = _operands(node, operands)["value"]
     rows, mean = _around_mean(value)
     shape = node.output.shape

@@ -23,7 +23,7 @@ import torch
 
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Node
-from lipaudit.rules.radii import Radii
+from lipaudit.rules.radii import Radii, axes_of
 from lipaudit.rules.registry import Effect
 from lipaudit.spectral.bracket import Bracket, Rigor
 
@@ -94,7 +94,7 @@ class Magnitude:
 
         Follows from the centre and the radius, and from the interval that holds every entry.
         """
-        wanted = frozenset(a % len(self.shape) for a in axes)
+        wanted = axes_of(axes, len(self.shape))
         bounds = [Bracket(-math.inf, math.inf, Rigor.NUMERICAL)]
         if self._interval.largest < math.inf:
             bounds.append(Radii.of(self.shape, {(): self._interval.largest}).over(wanted))

@@ -42,7 +42,7 @@ class Radii:
         for axes, bound in bounds.items():
             bracket = bound if isinstance(bound, Bracket) else Bracket.at_most(bound)
             if bracket.log_upper < math.inf:
-                logs[frozenset(a % len(shape) for a in axes)] = bracket.log_upper
+                logs[axes_of(axes, len(shape))] = bracket.log_upper
         return cls(shape, logs)
 
     @classmethod
@@ -62,7 +62,7 @@ class Radii:
 
     def over(self, axes: Iterable[int]) -> Bracket:
         """The best bound of the slices over ``axes`` that the known ones give."""
-        wanted = frozenset(a % len(self.shape) for a in axes)
+        wanted = axes_of(axes, len(self.shape))
         log = min(
             (_times_root(log, (self.shape[a] for a in wanted - known)) for known, log in self.logs.items()),
             default=math.inf,
@@ -86,6 +86,11 @@ class Radii:
             if log < others.over(axes).log_upper:
                 kept[axes] = log
         return Radii(self.shape, kept or dict(self.logs))
+
+
+def axes_of(axes: Iterable[int], rank: int) -> Axes:
+    """Axes as non-negative numbers; torch lets a tensor without axes be asked for its axes 0 and -1."""
+    return frozenset(a % rank for a in axes) if rank else frozenset()
 
 
 def _log(factor: Bracket, log: float) -> float:

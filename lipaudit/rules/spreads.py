@@ -18,7 +18,7 @@ from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Node
 from lipaudit.rules.magnitudes import Magnitude, passes, whole
 from lipaudit.rules.operands import number, rounded
-from lipaudit.rules.radii import Axes, Radii, joined
+from lipaudit.rules.radii import Axes, Radii, axes_of, joined
 from lipaudit.rules.registry import Effect, all_rules
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.geometry import Convolution
@@ -60,7 +60,7 @@ def picks(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[
 
 def along(operand: Magnitude, factor: Bracket, mixed: Iterable[int], output: tuple[int, ...]) -> Radii:
     """Radii of an output with the axes of the operand, slices over ``mixed`` being mapped with the constant ``factor``."""
-    axes = frozenset(a % len(operand.shape) for a in mixed)
+    axes = axes_of(mixed, len(operand.shape))
     wanted = {known | axes for known in operand.radii.logs} | {axes, frozenset(range(len(output)))}
     return Radii.of(output, {tuple(t): factor * operand.spread(t) for t in wanted}).sharpest()
 
@@ -83,6 +83,8 @@ def convolution(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> 
     """
     payload, (operand,) = node.payload, operands
     d = len(payload.kernel_size)
+    if len(operand.shape) != d + 2:
+        return whole(node, effect, operands)
     still = operand.shape[2:] == node.output.shape[2:]
     if still and payload.groups == 1 and math.prod(payload.kernel_size) == 1 and set(payload.stride) == {1}:
         mixed: tuple[int, ...] = (1,)
@@ -91,7 +93,7 @@ def convolution(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> 
     else:
         mixed = tuple(range(1, 2 + d))
     whole_slices = along(operand, effect.factors[0], mixed, node.output.shape)
-    if payload.transposed or payload.kernel.is_meta or len(operand.shape) != d + 2:
+    if payload.transposed or payload.kernel.is_meta:
         return (whole_slices,)
     entry, position = tap_sums(payload)
     local: dict[Axes, float] = {
@@ -163,7 +165,7 @@ def _merge(radii: Radii, more: dict[Axes, float]) -> Radii:
 def reduced_axes(node: Node, rank: int) -> frozenset[int]:
     """The axes that a reduction sums over, all where it names none."""
     dims = node.get("dim")
-    if dims is None or dims == ():
+    if dims is None or dims == () or rank == 0:
         return frozenset(range(rank))
     return frozenset(int(a) % rank for a in (dims if isinstance(dims, tuple) else (dims,)))  # type: ignore[arg-type]
 

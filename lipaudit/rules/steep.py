@@ -85,6 +85,8 @@ def power(node: Node, _settings: Settings) -> Effect:
     exponent = number(node, "exponent")
     if exponent in (0.0, 1.0):
         return stretch(node, {"self": exponent})
+    if not math.isfinite(exponent):
+        return Effect.unsupported(f"a power with the exponent {exponent:g}")
 
     def slope(interval: Interval) -> float:
         if interval.low < 0 and exponent != int(exponent):

@@ -46,6 +46,8 @@ UNKNOWN: list[Callable[[nn.Module, torch.Tensor], torch.Tensor]] = [
     lambda net, x: x.softmax(-1) * net.weights,
     lambda net, x: x.softmax(-1) + x.sigmoid(),
     lambda net, x: x.softmax(-1).square(),
+    lambda net, x: (3 * (50 * x).softmax(-1) + 1).to(torch.int64),
+    lambda net, x: x.softmax(-1) - net.weights,
 ]
 
 

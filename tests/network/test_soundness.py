@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import lipaudit
 from lipaudit.errors import CaptureError, GraphError
+from lipaudit.graph.capture import capture
 
 
 class Lambda(nn.Module):
@@ -67,7 +68,9 @@ def test_an_output_that_is_returned_twice_counts_twice(
 )
 def test_numbers_read_from_the_input_are_never_constants(function: Callable[[torch.Tensor], Any]) -> None:
     with pytest.raises(CaptureError):
-        lipaudit.audit(Lambda(function), input_shape={"x": (1, 4)})
+        capture(Lambda(function), {"x": torch.ones(1, 4)})
+    network = lipaudit.audit(Lambda(function), input_shape={"x": (1, 4)}).network
+    assert (network.status, network.upper_bound, network.log10_upper_bound) == ("unsupported", None, None)
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -136,7 +139,6 @@ def test_a_contradiction_is_an_error_and_not_a_report(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (Lambda(lambda x: x if x.sum() > 0 else -x), "control flow"),
         (nn.Sequential(nn.Embedding(5, 3)), "integers"),
         (nn.BatchNorm1d(4, track_running_stats=False), "statistics of a batch"),
     ],
@@ -145,3 +147,61 @@ def test_what_cannot_be_captured_says_why(module: nn.Module, words: str, capfd: 
     with pytest.raises(CaptureError, match=words):
         lipaudit.audit(module, input_shape=(1, 4))
     assert capfd.readouterr() == ("", "")
+
+
+def test_control_flow_that_depends_on_data_leaves_the_network_without_a_bound() -> None:
+    network = lipaudit.audit(Lambda(lambda x: x if x.sum() > 0 else -x), input_shape=(1, 4)).network
+    assert network.status == "unsupported"
+    assert network.upper_bound is None
+    assert "control flow" in network.reasons[0]
+
+
+def on_pixels(function: Callable[[torch.Tensor], Any], *shape: int) -> lipaudit.AuditReport:
+    net = Lambda(function)
+    net.register_buffer("dtype", torch.zeros(1, dtype=torch.float64))
+    return lipaudit.audit(net, input_shape={"x": shape}, domain="pixels", mean=(0.0,), std=(1.0,))
+
+
+HIDDEN = torch.tensor([[True, True], [False, False]])
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "least"),
+    [
+        # torch gives 0 to a query without a key, far from every value
+        (
+            lambda x: (functional.scaled_dot_product_attention(1e-3 * x, 1e-3 * x, x + 500, HIDDEN) - 500) * x,
+            (1, 2, 3), 500.0,
+        ),
+        # a product that is broadcast by what it is added to
+        (lambda x: torch.addcmul(torch.zeros(1, 3, 500).double(), x, x), (1, 3, 1), 2 * math.sqrt(500)),
+        # convolutions of an image without a batch axis
+        (lambda x: functional.conv2d(x[0], torch.full((8, 8, 1, 1), 4.0).double()).square(), (1, 8, 2, 2), 1024.0),
+        (lambda x: functional.conv1d(x[0], torch.full((8, 8, 1), 4.0).double()).square(), (1, 8, 4), 1024.0),
+        # a cast to booleans between the softmax and the product with the values
+        (lambda x: (x @ x.mT * 1e-6).softmax(-1).to(torch.bool).to(x.dtype) @ x, (1, 4, 2), 4.0),
+        # divisors that are rounded
+        (lambda x: x / (3 * (50 * x).softmax(-1) + 1).to(torch.int64).sum(-1, keepdim=True), (1, 2, 4), math.inf),
+    ],
+)  # fmt: skip
+def test_bounds_on_pixels_that_were_once_too_small(
+    function: Callable[[torch.Tensor], Any], shape: tuple[int, ...], least: float
+) -> None:
+    network = on_pixels(function, *shape).network
+    assert network.status == "unbounded" or (network.upper_bound is not None and network.upper_bound >= least)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * x.mean().mean(0),
+        lambda x: x * x.mean().softmax(0),
+        lambda x: x * x.mean().amax(0),
+        lambda x: x ** math.inf,
+        lambda x: x + functional.batch_norm(
+            torch.ones(1, 3, dtype=x.dtype), torch.zeros(3, dtype=x.dtype), torch.ones(3, dtype=x.dtype), None, x[0, 0]
+        ),
+    ],
+)  # fmt: skip
+def test_odd_operations_get_a_status(function: Callable[[torch.Tensor], Any]) -> None:
+    assert on_pixels(function, 1, 1, 3).network.status in ("finite", "unbounded", "unsupported")

@@ -14,6 +14,8 @@ for left, right in (
 ):  # fmt: skip
     unbounded("aten.mul.Tensor", data(*left), data(*right))
     unbounded("addcmul", data(1), data(*left), data(*right), value=-0.5)
+unbounded("addcmul", data(1, 3, 5), data(1, 3, 1), data(1, 3, 1))
+unbounded("addcmul", torch.zeros(2, 3, 4, dtype=torch.float64), data(3, 1), data(1, 1))
 for left, right in (
     ((3, 4), (4, 2)), ((1, 2, 3, 4), (1, 2, 4, 2)), ((2, 3, 4), (4, 2)), ((4,), (4, 2)), ((3, 4), (4,)),
     ((2, 1, 3, 4), (1, 3, 4, 2)), ((4,), (4,)),
@@ -36,6 +38,15 @@ unbounded("conv2d", data(1, 2, 5, 5), data(2, 1, 3, 3), data(2), stride=[2, 2], 
 # attention: several queries, one query, masks, scales, grouped queries
 for n, m, d, e in ((3, 4, 2, 2), (1, 3, 2, 4), (4, 2, 1, 1)):
     unbounded("scaled_dot_product_attention", data(1, 2, n, d), data(1, 2, m, d), data(1, 2, m, e))
+closed = torch.tensor([[True, False, True], [False, False, False]])
+unbounded("scaled_dot_product_attention", data(1, 2, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), closed)
+unbounded(
+    "scaled_dot_product_attention",
+    data(2, 3),
+    data(3, 3),
+    data(3, 3),
+    torch.zeros(2, 3).masked_fill(~closed, -torch.inf).double(),
+)
 mask = torch.tensor([[0.0, -1.0, 2.0], [1.0, 0.0, -5.0]], dtype=torch.float64)
 unbounded("scaled_dot_product_attention", data(1, 2, 2, 3), data(1, 2, 3, 3), data(1, 2, 3, 3), mask)
 unbounded("scaled_dot_product_attention", data(2, 3), data(3, 3), data(3, 3), mask, scale=2.5)
