@@ -35,6 +35,7 @@ from lipaudit.frontends.domains import (
     resolve_domain,
 )
 from lipaudit.frontends.module import wrap_module
+from lipaudit.frontends.spec import parse_input
 from lipaudit.graph.capture import capture
 from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
 from lipaudit.graph.node import Graph
@@ -53,7 +54,7 @@ from lipaudit.rules.registry import Settings, Status
 from lipaudit.spectral.gram import check_tolerance
 
 _PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
-InputShape = Sequence[int] | Mapping[str, Sequence[int]]
+InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
 Progress = Callable[[int, int, str], None]
 
 
@@ -71,8 +72,8 @@ def audit(
     domain: str = "global",
     around: str | torch.Tensor | None = None,
     radius: float | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
@@ -84,8 +85,8 @@ def audit(
 
     Args:
         model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
-        input_shape: (3, 224, 224) for an image, or (224,) where the model has a size of its own; a mapping from input
-            names to full shapes with a batch axis of 1, taken literally. Default: the model's own.
+        input_shape: (3, 224, 224) for an image, or 224 where the model has a size of its own; a mapping from input names to
+            full shapes with a batch axis of 1, taken literally; or the text that ``--input`` takes. Default: the model's own.
         weights, arch: as ``--weights`` and ``--arch`` on the command line; only for models given by text.
         device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). Norms are float64 on the CPU.
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
@@ -97,7 +98,8 @@ def audit(
             (within ``radius`` of ``around``).
         around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own
             normalisation; a tensor or tensor file (.npy, .pt) in the network's own input.
-        mean, std: the normalisation (pixel - mean) / std, one number per channel, where the model's own is not known.
+        mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not
+            known.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -118,8 +120,11 @@ def audit(
         raise UsageError(str(error)) from None
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
+    weights = None if structure and weights == "random" else weights  # neither is loaded
     if structure and (lower_bound or weights is not None or arch is not None):
-        raise UsageError("structure reads no weights: leave out weights, arch and the lower bound")
+        raise UsageError(
+            "structure reads no weights: leave out weights (--weights), arch (--arch) and the lower bound (--lower-bound)"
+        )
     request = DomainRequest(domain, around, radius)
     clock = _Clock()
     means, stds = _numbers(mean), _numbers(std)
@@ -207,6 +212,10 @@ class _Clock:
 def _shapes(input_shape: InputShape | None) -> dict[str, tuple[int, ...]] | None:
     if input_shape is None:
         return None
+    if isinstance(input_shape, str):
+        return dict([parse_input(input_shape)])
+    if isinstance(input_shape, int):
+        return {"": (input_shape,)}
     if isinstance(input_shape, Mapping):
         return {name: tuple(shape) for name, shape in input_shape.items()}
     return {"": tuple(input_shape)}
@@ -253,7 +262,9 @@ def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor
         ) from error
 
 
-def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:
+def _numbers(values: float | Sequence[float] | None) -> tuple[float, ...] | None:
+    if isinstance(values, int | float):
+        return (float(values),)
     return None if values is None else tuple(float(v) for v in values)
 
 

@@ -170,7 +170,11 @@ def cli() -> None:
     help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
     "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
 )
-@click.option("--weights", metavar="TAG|FILE|random", help="Weights to load; 'random' audits the structure only.")
+@click.option(
+    "--weights",
+    metavar="TAG|FILE|random",
+    help="Weights to load; 'random' for those that a training would start from, without a download.",
+)
 @click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option(

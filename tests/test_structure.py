@@ -71,7 +71,7 @@ def test_an_unsupported_operation_is_said_so() -> None:
     assert [row.status for row in report.layers] == ["unsupported"]
 
 
-@pytest.mark.parametrize("options", [{"weights": "random"}, {"lower_bound": True}, {"arch": "resnet18"}])
+@pytest.mark.parametrize("options", [{"weights": "some.pth"}, {"lower_bound": True}, {"arch": "resnet18"}])
 def test_structure_reads_no_weights(options: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="no weights"):
         audit("timm:resnet18", structure=True, **options)  # type: ignore[arg-type]

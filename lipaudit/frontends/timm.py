@@ -146,5 +146,5 @@ def _check_reachable(name: str, spec: str) -> None:
 def _unavailable(spec: str, reason: str) -> WeightsUnavailableError:
     return WeightsUnavailableError(
         f"the pretrained weights of {spec} cannot be fetched ({reason}): connect to the internet, or give --weights FILE "
-        "with a state dict, or --weights random for the structure alone"
+        "with a state dict, or --weights random for the weights that training starts from"
     )

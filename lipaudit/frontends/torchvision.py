@@ -164,7 +164,7 @@ def _build_pretrained(model_name: str, entry: Any, spec: str) -> nn.Module:
     except (OSError, RuntimeError) as error:
         raise WeightsUnavailableError(
             f"the weights {entry.name} of {spec} cannot be fetched ({error}): connect to the internet, or give "
-            "--weights FILE with a state dict, or --weights random for the structure alone"
+            "--weights FILE with a state dict, or --weights random for the weights that training starts from"
         ) from error
     return module
 

@@ -13,6 +13,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+from lipaudit.errors import CaptureError
+
 # Operations that always return a new tensor (dropout in eval mode, for one, returns its input).
 _NEW = {
     "aten." + name
@@ -25,11 +27,20 @@ _NEW = {
 }  # fmt: skip
 
 
-def functional(program: ExportedProgram) -> ExportedProgram:
-    """The program in functional form; its graph is changed, or traced again where that is not enough."""
+def functional(program: ExportedProgram, numbers: bool = False) -> ExportedProgram:
+    """The program in functional form; its graph is changed, or traced again where that is not enough.
+
+    Raises:
+        CaptureError: if entries of weights were read as ``numbers`` and the program may overwrite what was read.
+    """
     outputs = program.graph_signature.output_specs
     if all(spec.kind is OutputKind.USER_OUTPUT for spec in outputs) and _rename_in_place(program.graph):
         return program
+    if numbers:
+        raise CaptureError(
+            "the network reads numbers from tensors that it may overwrite while it runs, so that they are no constants; "
+            "its control flow depends on them: keep what it reads apart from what it writes"
+        )
     again: ExportedProgram = program.run_decompositions({})
     return again
 

@@ -70,6 +70,8 @@ def as_convolution(node: Node) -> Convolution | None:
     source, weight = node["input"], node["weight"]
     if not isinstance(source, Ref) or not isinstance(weight, Constant):
         return None
+    if source.info.dtype.is_complex or weight.value.is_complex():
+        return None
     kernel = _weight(weight)
     d = kernel.dim() - 2
     transposed = "transpose" in node.op or bool(node.get("transposed"))

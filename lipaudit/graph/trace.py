@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -61,7 +62,7 @@ def trace(
         module.eval()
         arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
         program = torch.export.export(_Root(module, numbers), arguments, strict=False)
-        return functional(program), sizes
+        return functional(program, numbers), sizes
 
 
 def sizes_when_run(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Sizes:
@@ -103,16 +104,26 @@ def _lean() -> Iterator[None]:
 @contextmanager
 def _restored(module: nn.Module) -> Iterator[None]:
     """Undo what is done to the attributes of all modules: the mode, and what a network caches while it runs."""
-    before = {
-        m: (dict(vars(m)), [(v, copy(v)) for v in vars(m).values() if isinstance(v, dict)]) for m in module.modules()
-    }
+    before = [(c, copy(c)) for m in module.modules() for c in _containers(vars(m), set())]
     try:
         yield
     finally:
-        for m, (attributes, dictionaries) in before.items():
-            for dictionary, content in ((vars(m), attributes), *dictionaries):
-                dictionary.clear()
-                dictionary.update(content)
+        for container, content in before:
+            container.clear()
+            if isinstance(container, dict | set):
+                container.update(content)
+            else:
+                container.extend(content)
+
+
+def _containers(container: Any, seen: set[int]) -> Iterator[Any]:
+    """A dictionary, list, set or queue, and those within it, that forward passes may change."""
+    if not isinstance(container, dict | list | set | deque) or id(container) in seen:
+        return
+    seen.add(id(container))
+    yield container
+    for part in list(container.values() if isinstance(container, dict) else container):
+        yield from _containers(part, seen)
 
 
 @contextmanager

@@ -258,4 +258,5 @@ def _plain(value: Value) -> tuple[float | None, float | None]:
         return None, None
     if value.log_upper == -math.inf:
         return 0.0, None
-    return _finite(Bracket(-math.inf, value.log_upper).upper), round_up(value.log_upper / _LOG10)
+    log10 = round_up(value.log_upper / _LOG10) if value.log_upper else 0.0  # 1 is known to the last bit
+    return _finite(Bracket(-math.inf, value.log_upper).upper), log10

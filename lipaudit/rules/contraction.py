@@ -125,10 +125,10 @@ def matrix_product(left: tuple[int, ...], right: tuple[int, ...], output: tuple[
     )
 
 
-def einsum(equation: str, ranks: tuple[int, int]) -> Contraction | None:
-    """The contraction of an einsum of two operands.
+def einsum(equation: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Contraction | None:
+    """The contraction of an einsum of two operands of the given shapes.
 
-    None where an index is repeated within one operand, or summed over one operand alone.
+    None where an index is repeated within one operand, summed over one operand alone, or broadcast (of two sizes).
     """
     sides = equation.replace(" ", "").split("->")
     operands = sides[0].split(",")
@@ -139,8 +139,12 @@ def einsum(equation: str, ranks: tuple[int, int]) -> Contraction | None:
     )
     if any(len(set(indices)) != len(indices) for indices in (*operands, output)):
         return None
-    if tuple(len(operand) for operand in operands) != ranks or not set(output) <= set("".join(operands)):
+    fits = all(len(indices) == len(shape) for indices, shape in zip(operands, shapes, strict=True))
+    if not fits or not set(output) <= set("".join(operands)):
         return None
     if set("".join(operands)) - set(output) - (set(operands[0]) & set(operands[1])):
+        return None
+    sizes = dict(zip(operands[0], shapes[0], strict=True))
+    if any(sizes.get(index, size) != size for index, size in zip(operands[1], shapes[1], strict=True)):
         return None
     return Contraction(tuple(operands[0]), tuple(operands[1]), tuple(output))

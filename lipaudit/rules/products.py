@@ -56,9 +56,11 @@ def einsum_of_two(node: Node, settings: Settings) -> Effect:
     tensors, equation = node["tensors"], node["equation"]
     if not isinstance(tensors, tuple) or not isinstance(equation, str) or len(tensors) != 2:
         return Effect.unsupported("einsum of other than two operands; write it as several products")
-    product = einsum(equation, (len(shape_of(tensors[0])), len(shape_of(tensors[1]))))
+    product = einsum(equation, (shape_of(tensors[0]), shape_of(tensors[1])))
     if product is None:
-        return Effect.unsupported(f"einsum {equation!r} repeats an index or sums over one operand alone")
+        return Effect.unsupported(
+            f"einsum {equation!r} repeats an index, sums over one operand alone, or broadcasts an index"
+        )
     if count_refs(tensors) == 2:
         return Effect.where_bounded(BILINEAR, lambda operands: product.effect(*operands))
     position = 0 if isinstance(tensors[0], Ref) else 1
@@ -101,7 +103,7 @@ def contractions(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) ->
     """Products of two data-dependent matrices; rows of a product with a constant matrix on the right."""
     if len(operands) == 2:
         if node.op.startswith("aten.einsum"):
-            product = einsum(str(node["equation"]), (len(operands[0].shape), len(operands[1].shape)))
+            product = einsum(str(node["equation"]), (operands[0].shape, operands[1].shape))
         else:
             product = matrix_product(operands[0].shape, operands[1].shape, node.output.shape)
         return (product.radii(node, *operands),) if product is not None else whole(node, effect, operands)

@@ -80,12 +80,12 @@ class Radii:
 
     def sharpest(self) -> Radii:
         """Without the sets that others bound as well."""
-        kept = {}
+        kept = dict(self.logs)
         for axes, log in self.logs.items():
-            others = Radii(self.shape, {a: x for a, x in self.logs.items() if a != axes})
-            if log < others.over(axes).log_upper:
-                kept[axes] = log
-        return Radii(self.shape, kept or dict(self.logs))
+            others = Radii(self.shape, {a: x for a, x in kept.items() if a != axes})
+            if others.over(axes).log_upper <= log:  # one after the other: of two that bound each other one stays
+                del kept[axes]
+        return Radii(self.shape, kept)
 
 
 def axes_of(axes: Iterable[int], rank: int) -> Axes:

@@ -301,16 +301,51 @@ def test_numbers_read_from_weights_are_constants() -> None:
             y = y + 1
         for _ in range(int(m.counts[0])):
             y = m.layer(y)
-        m.calls.add_(1)
         return y.clamp(-m.scale.item(), m.scale.item()) * m.counts.tolist()[1]
 
-    parts = {"scale": torch.tensor(0.5), "counts": torch.tensor([2.0, 3.0]), "calls": torch.zeros(())}
+    parts = {"scale": torch.tensor(0.5), "counts": torch.tensor([2.0, 3.0])}
     module = Function(forward, layer=nn.Linear(4, 4), **parts).double()
     x = {"x": torch.randn(1, 4, dtype=torch.float64)}
     graph = capture(module, x)
     assert ops(graph).count("aten.linear.default") == 2
     assert torch.equal(run(graph, x)[0], module(x["x"]).detach())
-    assert float(module.calls) == 1.0, "the network ran once, the capture left the counter alone"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda b, x: b.fill_(x.mean()),
+        lambda b, x: b.copy_(x.mean()),
+        lambda b, x: b.view(1).copy_(x.mean().reshape(1)),
+        lambda b, x: torch.add(x.mean(), 0.0, out=b),
+        lambda b, x: torch._foreach_copy_([b], [x.mean()]),
+        lambda b, x: b.mul_(0.9).add_(x.abs().max() * 0.1),
+    ],
+)
+def test_numbers_that_the_network_overwrites_are_no_constants(write: Callable[..., object]) -> None:
+    def forward(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        write(m.memory, x)
+        return x * float(m.memory)
+
+    module = Function(forward, memory=torch.ones(()))
+    with pytest.raises(CaptureError):
+        capture(module, {"x": torch.zeros(1, 3)})
+    assert float(module.memory) == 1
+
+
+def test_lists_that_a_forward_pass_fills_are_emptied_again() -> None:
+    def forward(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        first = not m.seen
+        m.seen.append(1)
+        m.nested["inner"].append(1)
+        y = 7 * x if first else 2 * x
+        return y * 2 if m.scale > 0 else y
+
+    module = Function(forward, scale=torch.ones(()))
+    module.seen, module.nested = [], {"inner": []}
+    x = {"x": torch.ones(1, 3)}
+    assert torch.equal(run(capture(module, x), x)[0], torch.full((1, 3), 14.0))
+    assert (module.seen, module.nested) == ([], {"inner": []})
 
 
 @pytest.mark.parametrize(

@@ -233,3 +233,9 @@ def test_radii_through_convolutions_hold(options: dict[str, Any], transposed: bo
             with torch.no_grad():
                 moved = layer(v) - layer(torch.zeros_like(v))
             holds(passed(node, effect, (operand,))[0], moved)
+
+
+def test_of_two_radii_that_bound_each_other_one_stays() -> None:
+    radii = Radii.of((1, 3, 4), {(1, 2): 2.0, (0, 1, 2): 2.0, (): 5.0})
+    assert radii.sharpest().total.upper == pytest.approx(2)
+    assert len(radii.sharpest().logs) == 1
