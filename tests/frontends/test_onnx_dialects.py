@@ -15,7 +15,7 @@ from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError
 from sample_models.expect import FOLDER
 from tests.frontends.onnx_cases import graph_model
-from tests.frontends.onnx_dialects import DIALECTS, constant, values
+from tests.frontends.onnx_dialects import DIALECTS, constant, tensor, values
 
 
 def _save(model, tmp_path):
@@ -65,6 +65,20 @@ def test_half_precision_weights_are_audited_as_stored(tmp_path):
     expected = lipaudit.conv_norm(kernel, input_size=(8, 8), padding=1)
     found = next(layer for layer in report.layers if layer.name == "conv")
     assert found.log10_upper_bound == pytest.approx(expected.log_upper / math.log(10), rel=1e-12)
+
+
+def test_a_half_precision_product_between_two_casts_is_audited(tmp_path):
+    weight = values(64, 32, kind=np.float16)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["narrow"], name="to16", to=TensorProto.FLOAT16),
+        helper.make_node("MatMul", ["narrow", "w"], ["product"], name="product"),
+        helper.make_node("Cast", ["product"], ["y"], name="to32", to=TensorProto.FLOAT),
+    ]
+    model = graph_model(nodes, {"x": (1, 64)}, ["y"], [tensor(weight, "w")], opset=13)
+    report = lipaudit.audit(str(_save(model, tmp_path)))
+    expected = np.linalg.svd(weight.astype(np.float64), compute_uv=False)[0]
+    assert expected <= report.network.upper_bound <= 1.001 * expected
+    assert any("0.02 of the output" in note for note in report.notes)
 
 
 def test_the_hardswish_that_paddle_writes_out_is_found(tmp_path):
