@@ -149,9 +149,10 @@ def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
         mean, std = (torch.tensor(v, dtype=torch.float64).reshape(1, -1, 1, 1) for v in _same_length(known))
         steepest, flattest = max(1 / abs(s) for s in known.std), min(1 / abs(s) for s in known.std)
         return ball({name: (pixels - mean) / std}, radius * steepest * (1 + 1e-12), radius * flattest * (1 - 1e-12))
-    centre = _tensor(around) if isinstance(around, str) else around.detach().cpu()
+    centre = _tensor(around) if isinstance(around, str) else around.detach()
     if centre.layout is not torch.strided or centre.is_meta or centre.is_quantized:
         raise UsageError("the centre of the ball is a sparse, quantised or empty (meta) tensor: give a plain one")
+    centre = centre.cpu()
     if centre.dim() == len(shape) - 1:
         centre = centre[None]
     if tuple(centre.shape) != tuple(shape):

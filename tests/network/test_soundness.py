@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 import lipaudit
-from lipaudit.errors import CaptureError, GraphError
+from lipaudit.errors import CaptureError, GraphError, UsageError
 from lipaudit.graph.capture import capture
 
 
@@ -205,3 +205,19 @@ def test_bounds_on_pixels_that_were_once_too_small(
 )  # fmt: skip
 def test_odd_operations_get_a_status(function: Callable[[torch.Tensor], Any]) -> None:
     assert on_pixels(function, 1, 1, 3).network.status in ("finite", "unbounded", "unsupported")
+
+
+def test_a_complex_kernel_is_refused_and_not_a_crash() -> None:
+    kernel = torch.ones(1, 1, 1, 1, dtype=torch.complex128)
+    network = on_pixels(
+        lambda x: functional.conv2d(torch.complex(x, x), kernel.to(torch.complex(x, x).dtype)).abs(), 1, 1, 2, 2
+    ).network
+    assert network.status == "unsupported"
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta"])
+def test_a_ball_around_what_is_no_plain_tensor_is_refused(kind: str) -> None:
+    centre = torch.zeros(1, 1, 2, 2)
+    odd = centre.to_sparse() if kind == "sparse" else centre.to("meta")
+    with pytest.raises(UsageError, match="plain"):
+        lipaudit.audit(nn.ReLU(), input_shape={"input": (1, 1, 2, 2)}, domain="ball", around=odd, radius=1.0)
