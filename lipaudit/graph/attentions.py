@@ -29,17 +29,11 @@ import torch
 from lipaudit.graph.expressions import number
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import Replacement, Steps, substitute
+from lipaudit.graph.spellings import CASTS, SOFTMAX, VIEWS
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 _SHIFTED_PRODUCT = "aten.baddbmm.default"
 _TRANSPOSE = "aten.transpose.int"
-_CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default", "aten.type_as.default"}
-_VIEWS = {
-    f"aten.{name}" for name in (
-        "view.default", "reshape.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default",
-        "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int", "view_as.default", "reshape_as.default",
-    )
-}  # fmt: skip
 # From the product back to the softmax, and from there back to the product of queries and keys.
 _MAX_OPERATIONS = 24
 
@@ -209,7 +203,7 @@ class _Reader:
         flipped = operand.flipped
         for _ in range(_MAX_OPERATIONS):
             node = self.producers[ref.name]
-            if node.op in ("aten.softmax.int", "aten._softmax.default"):
+            if node.op in SOFTMAX:
                 last = node["dim"] in (-1, len(node.output.shape) - 1)
                 return self.logits(node, merged) if last and not flipped else None
             peeled = self.peeled(_Operand(ref))
@@ -217,7 +211,7 @@ class _Reader:
                 ref, flipped = peeled.ref, not flipped
             elif not node.output.dtype.is_floating_point:
                 return None
-            elif node.op in _CASTS or (node.op in _VIEWS and node.output.shape[-2:] == node.refs[0].info.shape[-2:]):
+            elif node.op in CASTS or (node.op in VIEWS and node.output.shape[-2:] == node.refs[0].info.shape[-2:]):
                 ref = node.refs[0]
             else:
                 return None
@@ -319,11 +313,11 @@ def _step(node: Node, state: _Logits) -> tuple[Argument, _Logits] | None:
         else:
             result = state.masked(node["condition"], kept=False) if _is_minus_infinity(source) else None
             source = node["other"]
-    elif node.op in _VIEWS and isinstance(source, Ref):
+    elif node.op in VIEWS and isinstance(source, Ref):
         result = state.viewed(source.info.shape, after)
-    elif node.op in _CASTS and node.output.dtype.is_floating_point:
+    elif node.op in CASTS and node.output.dtype.is_floating_point:
         result = state
-    if result is None or not isinstance(source, Ref) or (node.op not in _VIEWS and source.info.shape != after):
+    if result is None or not isinstance(source, Ref) or (node.op not in VIEWS and source.info.shape != after):
         return None
     return source, result
 

@@ -15,8 +15,8 @@ import torch
 
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import drop_unread, rebuild
+from lipaudit.graph.spellings import SOFTMAX
 
-_SOFTMAX = {"aten.softmax.int", "aten._softmax.default"}
 _PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype"}
 _DIVISIONS = {"aten.div.Tensor"}
 # A sum below this part of what it is summed from has lost digits to cancellation.
@@ -76,7 +76,7 @@ def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]
     node = producers[argument.name]
     if len(argument.info.shape) != rank or len(node.outputs) != 1 or not argument.info.dtype.is_floating_point:
         return None
-    if node.op in _SOFTMAX:
+    if node.op in SOFTMAX:
         dim = node["dim"]
         same = isinstance(dim, int) and dim % rank == axis
         one = torch.ones((1,) * rank, dtype=torch.float64)

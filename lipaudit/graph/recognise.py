@@ -16,6 +16,7 @@ from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.rewrite import rebuild
 from lipaudit.graph.rolls import recognise_rolls
+from lipaudit.graph.spellings import CASTS
 
 _IDENTITIES = {
     "aten.alias.default",
@@ -26,7 +27,7 @@ _IDENTITIES = {
     "aten.lift_fresh_copy.default",
 }
 _DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
-_CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten._to_copy.default", "aten.type_as.default"}
+_CASTS = CASTS | {"aten.to.device"}
 # Norms that return their statistics as well, as the same norm with one output: its name, and arguments renamed or added.
 _ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
     "aten._native_batch_norm_legit_no_training.default": (

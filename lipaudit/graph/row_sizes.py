@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from lipaudit.graph.expressions import number
 from lipaudit.graph.node import Argument, Node, Ref
+from lipaudit.graph.spellings import CASTS, VIEWS
 
 Axes: TypeAlias = tuple[int, ...]
 # A written-out normalisation has at most about a dozen operations.
@@ -380,10 +381,6 @@ _EXPONENTS = {
     "aten.reciprocal.default": Fraction(-1),
 }
 _PAIRS = {f"aten.{name}.{kind}" for name in ("var_mean", "std_mean") for kind in ("dim", "correction")}
-_VIEWS = (
-    "view.default", "reshape.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
-    "squeeze.dims", "flatten.using_ints", "unflatten.int", "view_as.default", "reshape_as.default",
-)  # fmt: skip
 _OPERATIONS: dict[str, Callable[[RowReader, Node], Value | None]] = {
     **{f"aten.mul.{kind}": _product for kind in ("Tensor", "Scalar")},
     **{f"aten.div.{kind}": _division for kind in ("Tensor", "Scalar")},
@@ -394,8 +391,8 @@ _OPERATIONS: dict[str, Callable[[RowReader, Node], Value | None]] = {
     **dict.fromkeys(_EXPONENTS, _power),
     "aten.pow.Tensor_Scalar": _power,
     **{f"aten.{name}": _clamp for name in ("clamp.default", "clamp_min.default", "maximum.default", "max.other")},
-    **{f"aten.{name}": _view for name in _VIEWS},
+    **dict.fromkeys(VIEWS, _view),
     **{f"aten.{name}.default": _expand for name in ("expand", "expand_as", "broadcast_to")},
-    **{f"aten.{name}": _cast for name in ("to.dtype", "to.dtype_layout", "_to_copy.default", "type_as.default")},
+    **dict.fromkeys(CASTS, _cast),
     "getitem": _statistics_pair,
 }
