@@ -23,7 +23,6 @@ from lipaudit.rules.magnitudes import Magnitude
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.gram import spectral_norm
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,18 @@ class Contraction:
             left.size(_without(self.left, shared)),
         )
 
-    def norm_of(self, constant: torch.Tensor, right: bool, tolerance: float) -> Bracket:
-        """The norm of the product as a linear map of one operand, the other one (the right or the left) being constant.
+    def blocks(self, constant: torch.Tensor, right: bool) -> torch.Tensor:
+        """The product as a linear map of one operand, the other one (the right or the left) being constant: its blocks.
 
         For each value of the shared indices the constant is a matrix from its summed indices to its own output indices;
-        it acts alike on all other indices of the operand.
+        it acts alike on all other indices of the operand, so that the norm is the largest of these matrices'.
         """
         indices = self.right if right else self.left
         shared = [a for a, index in enumerate(indices) if index in self._shared]
         summed = [a for a, index in enumerate(indices) if index not in self.output]
         rest = [a for a in range(constant.dim()) if a not in (*shared, *summed)]
         sizes = [math.prod(constant.shape[a] for a in axes) for axes in (shared, summed, rest)]
-        blocks = constant.permute(*shared, *summed, *rest).reshape(sizes)
-        return Bracket.maximum(spectral_norm(block, tolerance) for block in blocks)
+        return constant.permute(*shared, *summed, *rest).reshape(sizes)
 
     def radii(self, node: Node, left: Magnitude, right: Magnitude) -> Radii:
         """How far the product strays from the product of the centres: |a b - c_a c_b| <= |da b| + |c_a db|."""

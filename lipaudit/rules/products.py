@@ -67,7 +67,7 @@ def einsum_of_two(node: Node, settings: Settings) -> Effect:
     fixed = tensors[1 - position]
     if not isinstance(fixed, Constant):
         return Effect.unsupported("einsum without a constant or data-dependent operand")
-    return Effect.stretch(product.norm_of(fixed.value.detach().to("cpu"), position == 0, settings.tolerance))
+    return Effect.stretch(matrix_norm(product.blocks(fixed.value.detach(), position == 0), settings))
 
 
 @rule(
