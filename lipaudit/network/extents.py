@@ -17,7 +17,7 @@ from lipaudit.errors import GraphError
 from lipaudit.graph.interpret import Value, evaluate
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.network.domain import Domain
-from lipaudit.rules.magnitudes import Interval, Magnitude, held, interval_of, passed
+from lipaudit.rules.magnitudes import Interval, Magnitude, Region, held, interval_of, passed
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Status
 
@@ -55,27 +55,22 @@ class Extents:
         operands = self.operands(node)
         nothing = tuple(Radii(o.shape) for o in node.outputs)
         radii = passed(node, effect, operands) if effect.status is Status.FINITE else nothing
-        region = held(node, operands)
-        if region is not None and region.radii[0].total.log_upper < radii[0].total.log_upper:
-            radii = region.radii
-            if region.centre is not None:
+        for region in (held(node, operands), self._between(node)):
+            if region is not None and region.radii[0].total.log_upper < radii[0].total.log_upper:
+                radii = region.radii
                 self._centres.override(node.name, region.centre)
-        elif (interval := self._interval(node)) is not None and self._around(node, interval, radii):
-            radii = (Radii.of(node.output.shape, {(): (interval.high - interval.low) / 2 * (1 + 1e-12)}),)
-            self._centres.override(node.name, (interval.low + interval.high) / 2)
+                break
         self._radii[node.name] = radii
 
-    def _interval(self, node: Node) -> Interval | None:
-        """The interval of an element-wise bounded node that has the same value in both graphs."""
+    def _between(self, node: Node) -> Region | None:
+        """The region between the ends of the interval of a bounded node that has the same value in both graphs."""
         if len(node.outputs) != 1 or node.payload is not None or not node.output.dtype.is_floating_point:
             return None
-        found = self._intervals.get(node.name)
-        return found if found is not None and found.largest < math.inf and node.name in self._nodes else None
-
-    @staticmethod
-    def _around(node: Node, interval: Interval, radii: tuple[Radii, ...]) -> bool:
-        half = Radii.of(node.output.shape, {(): (interval.high - interval.low) / 2})
-        return half.total.log_upper < radii[0].total.log_upper
+        found = self._intervals.get(node.name, Interval())
+        if found.largest == math.inf:
+            return None
+        half = (found.high - found.low) / 2 * (1 + 1e-12)
+        return Region((Radii.of(node.output.shape, {(): half}),), (found.low + found.high) / 2)
 
     def radii(self, name: str) -> Radii:
         """The radii of a node's first output."""

@@ -22,11 +22,11 @@ import math
 import torch
 
 from lipaudit.graph.node import Constant, Node, Ref
-from lipaudit.rules.magnitudes import Magnitude, Region, ceiling, fixed, slice_norm
+from lipaudit.rules.magnitudes import Magnitude, Region, ceiling, computed_size, fixed
 from lipaudit.rules.operands import constant, count_refs, is_float, root, rounded, shape_of
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
-from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.bracket import Bracket
 
 ATTENTION = (
     "dot-product attention: its slope grows with the queries, keys and values; no finite constant holds over all inputs"
@@ -95,9 +95,8 @@ def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
     if operand.centre is None:
         return spread, None
     mean = operand.centre.mean(-2, keepdim=True)
-    away = slice_norm(operand.centre - mean, (operand.centre.dim() - 1,))
-    around = Bracket.sum([spread, Bracket.at_most(away * (1 + 1e-9), Rigor.NUMERICAL)])
-    return around, mean
+    away = computed_size(operand.centre - mean, (operand.centre.dim() - 1,))
+    return Bracket.sum([spread, away]), mean
 
 
 def _every_query_has_a_key(node: Node) -> bool:

@@ -56,11 +56,11 @@ class Interval:
 class Region:
     """Where the outputs of an operation lie: radii, one per output, around ``centre``.
 
-    ``centre`` None is the image of the operands' centres; a number stands for the tensor filled with it.
+    A number for a centre stands for the tensor filled with it.
     """
 
     radii: tuple[Radii, ...]
-    centre: torch.Tensor | float | None = None
+    centre: torch.Tensor | float
 
 
 class Magnitude:
@@ -106,7 +106,7 @@ class Magnitude:
         """The largest ||centre_T|| over all slices over the axes T; 0 where there are no weights."""
         if self.centre is None or self.centre.numel() == 0:
             return Bracket.exact(0.0, Rigor.NUMERICAL)
-        return Bracket.at_most(slice_norm(self.centre, axes) * _SLACK, Rigor.NUMERICAL)
+        return computed_size(self.centre, axes)
 
     @cached_property
     def interval(self) -> Interval:
@@ -125,11 +125,6 @@ class Magnitude:
         """A bound of max |entry|."""
         return self.size(())
 
-    @property
-    def bounded(self) -> bool:
-        """Whether every entry is known to be bounded."""
-        return self._interval.largest < math.inf or self.radii.finite
-
 
 def fixed(value: torch.Tensor | None) -> Magnitude:
     """The magnitude of a constant, which does not stray; of None nothing is known."""
@@ -144,6 +139,11 @@ def slice_norm(tensor: torch.Tensor, axes: Iterable[int]) -> float:
     if not dims or tensor.dim() == 0:
         return float(tensor.abs().max())
     return float(torch.linalg.vector_norm(tensor, dim=dims).max())
+
+
+def computed_size(tensor: torch.Tensor, axes: Iterable[int]) -> Bracket:
+    """The same norm as a bound, for a tensor that was computed in float64."""
+    return Bracket.at_most(slice_norm(tensor, axes) * _SLACK, Rigor.NUMERICAL)
 
 
 PassFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]

@@ -18,7 +18,9 @@ import torch
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.normalizations import NORMALIZATION, Normalization
-from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, rounded, stretch
+from lipaudit.rules.magnitudes import Magnitude, Region, ceiling
+from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, root, rounded, stretch
+from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 
@@ -152,3 +154,12 @@ def _divided(
         statistics = {"mean": inverse_root(row), "rstd": rounded(2 / (3 * math.sqrt(3 * row) * epsilon))}
         factor = Bracket.maximum([factor, *(statistics[name] for name in outputs)])
     return stretch(node, {"input": factor})
+
+
+@ceiling(NORMALIZATION)
+def normalized(node: Node, _operands: tuple[Magnitude, ...]) -> Region:
+    """z / sqrt(mean(z^2) + eps) has a norm of at most sqrt(D), z / max(||z||, eps) and z / (||z|| + eps) of at most 1."""
+    shape, axes = node.output.shape, node.payload.axes
+    entries = math.prod(shape[a] for a in axes)
+    bound = root(entries) if node.payload.form == "root" else Bracket.exact(1.0)
+    return Region((Radii.of(shape, {tuple(axes): bound}),), 0.0)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from lipaudit.spectral.bracket import Bracket, Rigor, round_up
 
 Axes = frozenset[int]
-INFINITE = Bracket(-math.inf, math.inf, Rigor.NUMERICAL)
 
 
 @dataclass(frozen=True)

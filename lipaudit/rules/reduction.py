@@ -69,17 +69,20 @@ def vector_norm(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": rounded(length ** (1 / order - 0.5), 2.0**-46)})
 
 
+def degrees_lost(node: Node) -> float:
+    """What a variance or standard deviation takes off the number of entries that it divides by."""
+    if "unbiased" in node.arguments:
+        return float(bool(node["unbiased"]))
+    return 1.0 if node["correction"] is None else number(node, "correction")
+
+
 @rule(
     "aten.std.default", "aten.std.dim", "aten.std.correction",
     formula="1 / sqrt(m - correction)", source="std = ||P x|| / sqrt(m - correction), P removes the mean", exact=True,
 )  # fmt: skip
 def standard_deviation(node: Node, _settings: Settings) -> Effect:
     """The standard deviation over m entries; over one entry without correction it is 0."""
-    if "unbiased" in node.arguments:
-        correction = float(bool(node["unbiased"]))
-    else:
-        correction = 1.0 if node["correction"] is None else number(node, "correction")
-    length = _length(node)
+    correction, length = degrees_lost(node), _length(node)
     if length <= correction:
         return Effect.unsupported(
             f"a standard deviation over {length} entries with correction {correction:g} is not defined"

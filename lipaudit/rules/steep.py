@@ -13,6 +13,7 @@ from collections.abc import Callable
 from lipaudit.graph.node import Node
 from lipaudit.rules.magnitudes import Interval, Magnitude
 from lipaudit.rules.operands import count_refs, data, number, rounded, stretch
+from lipaudit.rules.reduction import degrees_lost
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.rules.spreads import reduced_axes
 from lipaudit.spectral.bracket import Bracket
@@ -115,10 +116,7 @@ def variance(node: Node, _settings: Settings) -> Effect:
     shape = data(node, "self").shape
     axes = reduced_axes(node, len(shape))
     count = math.prod(shape[a] for a in axes)
-    if "unbiased" in node.arguments:
-        correction = float(bool(node["unbiased"]))
-    else:
-        correction = 1.0 if node["correction"] is None else number(node, "correction")
+    correction = degrees_lost(node)
     if count <= correction:
         return Effect.unsupported(f"a variance over {count} entries with correction {correction:g} is not defined")
 
