@@ -52,6 +52,7 @@ from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
 from lipaudit.rules.registry import Settings, Status
 from lipaudit.spectral.gram import check_tolerance
+from lipaudit.spectral.norms import CertifiedNorms, UnknownNorms
 
 _PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
 InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
@@ -147,7 +148,7 @@ def audit(
         recognised = recognise(fill(graph) if structure else graph)
         simple = fold(recognised)
         clock.lap("capture")
-        effects = evaluate_rules(simple, Settings(tol, structure), progress)
+        effects = evaluate_rules(simple, Settings(UnknownNorms() if structure else CertifiedNorms(tol)), progress)
         clock.lap("norms")
 
         def over(domain: Domain) -> Propagation:

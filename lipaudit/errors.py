@@ -56,6 +56,10 @@ class CaptureError(LipauditError):
     """The model was loaded but its computation graph cannot be captured, or its input size is rejected."""
 
 
+class MethodError(LipauditError):
+    """A published method is not defined for the operator at hand."""
+
+
 class GraphError(LipauditError):
     """A captured graph contradicts itself; this is a defect of lipaudit or of the exporter, never of the user."""
 

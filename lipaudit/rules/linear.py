@@ -18,7 +18,6 @@ from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.products import BILINEAR, matrix_norm
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.convolution import convolution_norm
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
@@ -51,11 +50,8 @@ def convolution(node: Node, settings: Settings) -> Effect:
     payload = node.payload or as_convolution(node)
     if payload is None:
         return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
-    if settings.structure:
-        bracket, note = Bracket.exact(1.0), ""
-    else:
-        found = convolution_norm(payload, settings.tolerance)
-        bracket, note = _folded(found.bracket, node, payload.kernel), found.note
+    found = settings.norms.convolution(payload)
+    bracket, note = _folded(found.bracket, node, payload.kernel), found.note
     if node.payload is not None:
         return Effect.stretch(bracket, note=note)
     factors: dict[str, Bracket | float] = {"input": bracket}

@@ -31,7 +31,7 @@ MATRIX_LIMIT = 2**24
 
 def axis_tolerance(settings: Settings) -> float:
     """The tolerance of one axis's norm, so that the product over three axes keeps the whole one."""
-    return max(settings.tolerance / 4, 1e-9)
+    return max(settings.norms.tolerance / 4, 1e-9)
 
 
 def _axes(node: Node) -> int:

@@ -14,16 +14,13 @@ from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.rules.spreads import along
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.gram import spectral_norm
 
 BILINEAR = "matrix product of two data-dependent tensors: no finite constant holds over all inputs"
 
 
 def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket:
     """The largest spectral norm among constant matrices."""
-    if settings.structure:
-        return Bracket.exact(1.0)
-    return Bracket.maximum(spectral_norm(matrix.to("cpu"), settings.tolerance) for matrix in matrices)
+    return settings.norms.matrices(matrices)
 
 
 @rule(

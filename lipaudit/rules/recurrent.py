@@ -109,7 +109,7 @@ def _refused(node: Node, settings: Settings) -> str:
     if len(params) != expected or len(sizes) != 1:
         return f"{kind} with projections of its hidden state; lipaudit bounds it without"
     fixed = [p for p in (*params, *_states(node)) if isinstance(p, Constant)]
-    if not settings.structure and not all(is_finite(c.value) for c in fixed):
+    if settings.norms.weights_known and not all(is_finite(c.value) for c in fixed):
         return f"the weights or the initial state of {kind} hold NaN or infinity"
     return ""
 
@@ -221,7 +221,7 @@ def _gru_step(weights: Sequence[torch.Tensor], start: float, settings: Settings)
     reset, update, new = ([matrix_norm([m.chunk(3)[k]], settings) for m in weights[:2]] for k in range(3))
     size = max(1.0, start)
     inner = Bracket.exact(1.0)
-    if not settings.structure:
+    if settings.norms.weights_known:
         recurrent = weights[1].chunk(3)[2].to("cpu", torch.float64)
         bias = weights[3].chunk(3)[2].to("cpu", torch.float64).abs() if len(weights) == 4 else 0.0
         entries = recurrent.abs().sum(1) * size + bias

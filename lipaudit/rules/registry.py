@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from lipaudit.errors import RegistryError
+from lipaudit.errors import MethodError, RegistryError
 from lipaudit.graph.node import Node
 from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.norms import CertifiedNorms, Norms
 
 if TYPE_CHECKING:
     from lipaudit.rules.magnitudes import Magnitude
@@ -38,13 +39,9 @@ class Combination(StrEnum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a rule may need to know beside its node.
+    """What a rule may need to know beside its node: how the norms of linear maps are found."""
 
-    ``structure`` says that the weights are unknown: the norm of a linear map stands as 1, and only the status counts.
-    """
-
-    tolerance: float = 1e-3
-    structure: bool = False
+    norms: Norms = field(default_factory=CertifiedNorms)
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,10 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
         return Effect.unsupported(f"no rule for {node.op}")
     if not entry.complex_numbers and any(t.dtype.is_complex for t in (*(r.info for r in node.refs), *node.outputs)):
         return Effect.unsupported(f"the rule of {node.op} holds for real tensors only, and one here is complex")
-    effect = entry.function(node, settings)
+    try:
+        effect = entry.function(node, settings)
+    except MethodError as error:
+        return Effect.unsupported(str(error))
     if effect.status is Status.FINITE and len(effect.factors) != len(node.refs):
         raise RegistryError(
             f"rule {entry.name} gave {len(effect.factors)} factors for {len(node.refs)} inputs of {node.name}"

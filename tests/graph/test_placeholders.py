@@ -13,6 +13,7 @@ from lipaudit.graph.placeholders import fill, has_values
 from lipaudit.graph.simplify import simplify
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.registry import Settings
+from lipaudit.spectral.norms import CertifiedNorms, UnknownNorms
 from tests.graph.networks import EXAMPLES, Function, Residual
 from tests.graph.test_capture import Standardised
 
@@ -22,7 +23,7 @@ X = {"x": torch.zeros(1, 3, 8, 8)}
 def _statuses(module: nn.Module, inputs: dict[str, torch.Tensor], structure: bool) -> list[tuple[str, str, str]]:
     graph = capture(module, inputs)
     simple = simplify(fill(graph) if structure else graph)
-    effects = evaluate_rules(simple, Settings(structure=structure))
+    effects = evaluate_rules(simple, Settings(UnknownNorms() if structure else CertifiedNorms()))
     network = propagate(simple, effects).network.status
     return [(n.name, n.op, effects[n.name].status.value) for n in simple if n.op != "input"] + [("", "", network.value)]
 

@@ -21,6 +21,7 @@ from lipaudit.network.extents import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.rules.magnitudes import slice_norm
 from lipaudit.rules.registry import Settings, Status
+from lipaudit.spectral.norms import CertifiedNorms
 
 F64 = torch.float64
 LINEAR = (CONVOLUTION, DENSE, SCALE)
@@ -44,7 +45,7 @@ def audited(module: nn.Module, shapes: Mapping[str, tuple[int, ...]], *domains: 
     graph = capture(module, {name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()})
     recognised = recognise(graph)
     simple = fold(recognised)
-    effects = evaluate_rules(simple, Settings(1e-2))
+    effects = evaluate_rules(simple, Settings(CertifiedNorms(1e-2)))
     results: list[Audited] = []
     for domain in domains:
         extents = Extents(recognised, domain)

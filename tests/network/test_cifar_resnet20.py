@@ -13,6 +13,7 @@ from lipaudit.graph.capture import capture
 from lipaudit.graph.simplify import simplify
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.registry import Settings
+from lipaudit.spectral.norms import CertifiedNorms
 from tests.models.cifar_resnet20 import ResNet20
 
 WEIGHTS = Path(__file__).parents[2].parent / "shared" / "models" / "cifar_resnet" / "resnet20-12fca82f.th"
@@ -45,7 +46,7 @@ def test_network_bound_and_rows(network: ResNet20) -> None:
 
 def test_block_factors(network: ResNet20) -> None:
     graph = simplify(capture(network, {"x": torch.zeros(1, 3, 32, 32)}))
-    found = propagate(graph, evaluate_rules(graph, Settings(1e-4)))
+    found = propagate(graph, evaluate_rules(graph, Settings(CertifiedNorms(1e-4))))
     additions = [n for n in graph if n.op == "aten.add.Tensor"]
     assert len(additions) == len(BLOCK_FACTORS)
     before = found.values[additions[0].refs[1].name].log_upper
