@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from lipaudit.errors import NonFiniteWeightsError
 from lipaudit.spectral import convolution as convolution_module
+from lipaudit.spectral import reduction
 from lipaudit.spectral.convolution import conv_norm, convolution_norm
 from lipaudit.spectral.geometry import Convolution
 from tests.spectral.geometries import Case, cases
@@ -34,7 +35,7 @@ def take_route(monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     if route == "torus":
         monkeypatch.setattr(convolution_module, "GRID_FACTOR", 0)
     if route == "reshaped":
-        monkeypatch.setattr(convolution_module, "LAG_NUMBERS", 0)
+        monkeypatch.setattr(reduction, "LAG_NUMBERS", 0)
 
 
 @pytest.fixture(params=ROUTES)
