@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from lipaudit.graph.activations import Activation
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
@@ -15,7 +16,7 @@ from lipaudit.network.propagate import Propagation, Value
 from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.registry import Effect, Status, find_rule
-from lipaudit.spectral.bracket import Bracket, round_down, round_up
+from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
 from lipaudit.spectral.geometry import Convolution
 
 _LOG10 = math.log(10)
@@ -110,14 +111,17 @@ def _layer(
 def _figures(bracket: Bracket, two_sided: bool) -> dict[str, float | None]:
     zero = bracket.log_upper == -math.inf
     known = two_sided and bracket.log_lower > -math.inf
-    tightness = 1.0 if zero else bracket.tightness if known else math.inf
-    return {
-        "lower_bound": 0.0 if zero else _finite(bracket.lower) if two_sided else None,
-        "upper_bound": 0.0 if zero else _finite(bracket.upper),
+    figures = {
+        "lower_bound": 0.0 if zero else _finite(bracket.lower) if known else None,
         "log10_lower_bound": round_down(bracket.log_lower / _LOG10) if known and not zero else None,
-        "log10_upper_bound": None if zero else round_up(bracket.log_upper / _LOG10),
-        "tightness": _finite(tightness),
     }
+    plain = 0.0 if zero else _finite(bracket.upper)
+    log10 = None if zero else round_up(bracket.log_upper / _LOG10)
+    if bracket.rigor is Rigor.ESTIMATE:
+        # no upper end, and so no lower one either where the figure is 0
+        return {"estimate": plain, "log10_estimate": log10} | (figures if not zero else {})
+    tightness = 1.0 if zero else bracket.tightness if known else math.inf
+    return figures | {"upper_bound": plain, "log10_upper_bound": log10, "tightness": _finite(tightness)}
 
 
 def _finite(value: float) -> float | None:
@@ -209,19 +213,16 @@ def network_record(
     titles = [output_names[int(n or 0)] if output_names else n or "output" for n in graph.output_names]
     outputs = tuple(_output(title, found.outputs[name]) for title, name in zip(titles, graph.outputs, strict=True))
     value = found.network
-    plain, log10 = _plain(value)
-    pixel_plain, pixel_log10 = _pixels(value, std)
+    figures: dict[str, Any] = _plain(value) | _pixels(value, std)
+    upper = figures.get("upper_bound")
     return NetworkRecord(
         status=value.status.value,
         rigor=value.rigor.value if value.status is Status.FINITE else None,
         domain=domain,
-        upper_bound=plain,
-        log10_upper_bound=log10,
-        lower_bound=lower if lower is None or plain is None else min(lower, plain),
-        pixel_upper_bound=pixel_plain,
-        pixel_log10_upper_bound=pixel_log10,
+        lower_bound=lower if lower is None or upper is None else min(lower, upper),
         reasons=_reasons(rows),
         outputs=outputs,
+        **figures,
     )
 
 
@@ -230,33 +231,33 @@ def domain_record(
 ) -> DomainRecord:
     """The network's figures over another domain, ``rows`` being the layers' records there."""
     value = found.network
-    plain, log10 = _plain(value)
-    pixel_plain, pixel_log10 = _pixels(value, std)
     rigor = value.rigor.value if value.status is Status.FINITE else None
-    return DomainRecord(domain, value.status.value, rigor, plain, log10, pixel_plain, pixel_log10, _reasons(rows))
+    figures: dict[str, Any] = _plain(value) | _pixels(value, std)
+    return DomainRecord(domain, value.status.value, rigor, reasons=_reasons(rows), **figures)
 
 
 def _reasons(rows: tuple[LayerRecord, ...]) -> tuple[str, ...]:
     return tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
 
 
-def _pixels(value: Value, std: tuple[float, ...] | None) -> tuple[float | None, float | None]:
-    """The bound with respect to pixels in [0, 1] that are divided by ``std``."""
+def _pixels(value: Value, std: tuple[float, ...] | None) -> dict[str, float | None]:
+    """The figures with respect to pixels in [0, 1] that are divided by ``std``."""
     if std is None or value.status is not Status.FINITE:
-        return None, None
+        return {}
     pixels = Bracket(-math.inf, value.log_upper) * rounded(max(1 / abs(s) for s in std))
-    return _plain(Value(Status.FINITE, pixels.log_upper))
+    figures = _plain(replace(value, log_upper=pixels.log_upper))
+    return {f"pixel_{key}": figure for key, figure in figures.items()}
 
 
 def _output(name: str, value: Value) -> OutputRecord:
-    plain, log10 = _plain(value)
-    return OutputRecord(name, value.status.value, plain, log10)
+    return OutputRecord(name, value.status.value, **{"upper_bound": None, "log10_upper_bound": None, **_plain(value)})
 
 
-def _plain(value: Value) -> tuple[float | None, float | None]:
+def _plain(value: Value) -> dict[str, float | None]:
+    """The figure and its decimal logarithm, named by what they are: an upper bound or an estimate."""
     if value.status is not Status.FINITE:
-        return None, None
-    if value.log_upper == -math.inf:
-        return 0.0, None
-    log10 = round_up(value.log_upper / _LOG10) if value.log_upper else 0.0  # 1 is known to the last bit
-    return _finite(Bracket(-math.inf, value.log_upper).upper), log10
+        return {}
+    plain = _finite(Bracket(-math.inf, value.log_upper).upper)  # 0 and 1 are known to the last bit
+    log10 = None if value.log_upper == -math.inf else round_up(value.log_upper / _LOG10) if value.log_upper else 0.0
+    name = "estimate" if value.rigor is Rigor.ESTIMATE else "upper_bound"
+    return {name: plain, f"log10_{name}": log10}

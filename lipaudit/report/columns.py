@@ -8,8 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lipaudit.errors import UsageError
-from lipaudit.report.display import log10_upper_text as log10_text
-from lipaudit.report.display import lower_bound_text, printable, shape_text, share_text, upper_bound_text, upper_text
+from lipaudit.report.display import (
+    estimate_text,
+    log10_estimate_text,
+    log10_upper_text,
+    lower_bound_text,
+    printable,
+    shape_text,
+    share_text,
+    upper_bound_text,
+    upper_text,
+)
 from lipaudit.report.record import LayerRecord
 
 
@@ -87,13 +96,22 @@ class Column:
 def _upper(layer: LayerRecord) -> str:
     if layer.status != "finite" or layer.rigor is None:  # without a rigor there is no figure, the status is the answer
         return layer.status
+    return factor_text(layer)
+
+
+def factor_text(layer: LayerRecord) -> str:
+    """A finite row's figure: an upper bound rounded up, or an estimate with its mark."""
+    if layer.rigor == "estimate":
+        return estimate_text(layer.estimate, layer.log10_estimate)
     return upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
 
 
 def _log10(layer: LayerRecord) -> str:
     if layer.status != "finite" or layer.rigor is None:
         return layer.status
-    return "-inf" if layer.log10_upper_bound is None else log10_text(layer.log10_upper_bound)
+    if layer.rigor == "estimate":
+        return "~-inf" if layer.log10_estimate is None else f"~{log10_estimate_text(layer.log10_estimate)}"
+    return "-inf" if layer.log10_upper_bound is None else log10_upper_text(layer.log10_upper_bound)
 
 
 def _lower(layer: LayerRecord) -> str:
@@ -140,9 +158,29 @@ SEPARATOR = 2
 
 
 def default_columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The columns that are shown unless others are asked for: without the shares where no row has one."""
-    known = any(row.share is not None for row in rows)
-    return tuple(key for key in DEFAULT_COLUMNS if known or key != "share")
+    """The columns that are shown unless others are asked for.
+
+    Without the shares where no row has one, and where figures are estimates without lower bounds and ratios that no row has.
+    """
+    shared = any(row.share is not None for row in rows)
+    two_sided = not has_estimates(rows) or any(layer.tightness is not None for layer in _layers(rows))
+    dropped = {"share"} if not shared else set()
+    dropped |= {"lower", "ratio"} if not two_sided else set()
+    return tuple(key for key in DEFAULT_COLUMNS if key not in dropped)
+
+
+def has_estimates(rows: Sequence[Row]) -> bool:
+    """Whether a figure among the rows is an estimate."""
+    return any(layer.rigor == "estimate" for layer in _layers(rows))
+
+
+def heading(key: str, rows: Sequence[Row]) -> str:
+    """What a column is headed: its key, but ``figure`` for upper bounds among which there are estimates."""
+    return "figure" if key == "upper" and has_estimates(rows) else key
+
+
+def _layers(rows: Sequence[Row]) -> list[LayerRecord]:
+    return [layer for row in rows for layer in (row.layers if isinstance(row, Group) else (row,))]
 
 
 def parse_columns(text: str) -> tuple[str, ...]:

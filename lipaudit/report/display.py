@@ -5,7 +5,8 @@ decimal number that it is and rounded toward the safe side, so that for every fl
 
     float(lower_text(x)) <= x <= float(upper_text(x))     (as exact decimal numbers).
 
-Constants that do not fit a float are shown through their decimal logarithm, as ``10^412.31``.
+Constants that do not fit a float are shown through their decimal logarithm, as ``10^412.31``. An estimate is no bound: it is
+rounded to the nearest and marked with ``~``.
 """
 
 from __future__ import annotations
@@ -74,6 +75,26 @@ def lower_bound_text(value: float | None, log10: float | None) -> str:
     if value is not None:
         return lower_text(value)
     return "" if log10 is None else f"10^{log10_lower_text(log10)}"
+
+
+def estimate_text(value: float | None, log10: float | None) -> str:
+    """An estimate from its plain value where there is one, else from its logarithm, else an empty text.
+
+    >>> estimate_text(4.51441, 0.6546), estimate_text(None, 412.305), estimate_text(None, None)
+    ('~4.514', '~10^412.31', '')
+    """
+    if value is not None:
+        return "~" + _significant(Decimal(value), DIGITS, ROUND_HALF_EVEN)
+    return "" if log10 is None else f"~10^{log10_estimate_text(log10)}"
+
+
+def log10_estimate_text(value: float) -> str:
+    """The decimal logarithm of an estimate, rounded to the nearest.
+
+    >>> log10_estimate_text(10.3968), log10_estimate_text(0.654149)
+    ('10.40', '0.6541')
+    """
+    return _decimals(Decimal(value), ROUND_HALF_EVEN)
 
 
 def reciprocal_text(upper: float | None, log10: float | None) -> str:

@@ -18,7 +18,7 @@ def gate_problem(report: AuditReport, max_log10: float) -> str:
     if report.settings.structure:
         return "the structure was audited without weights, and a gate needs a number"
     if network.rigor == "estimate":
-        return "the network's figure is an estimate, and a gate needs a bound"
+        return f"the network's figure is an estimate ({report.settings.method}), and an estimate is no bound"
     if network.log10_upper_bound is None:
         return "" if network.upper_bound == 0 else "the report has no log10 upper bound of the network"
     if network.log10_upper_bound > max_log10:

@@ -20,14 +20,10 @@ from lipaudit.report.schema import SCHEMA_ID, SCHEMA_VERSION
 
 T = TypeVar("T")
 
-_FIGURES = (
-    "upper_bound",
-    "log10_upper_bound",
-    "log10_lower_bound",
-    "pixel_upper_bound",
-    "pixel_log10_upper_bound",
-    "tightness",
-)
+_BOUNDS = ("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound", "tightness")
+_ESTIMATES = ("estimate", "log10_estimate", "pixel_estimate", "pixel_log10_estimate")
+_SAID = {"upper_bound", "log10_upper_bound", "estimate", "log10_estimate"}  # one of them says how large
+_FIGURES = (*_BOUNDS, *_ESTIMATES, "log10_lower_bound")
 
 
 def to_dict(report: AuditReport) -> dict[str, Any]:
@@ -116,9 +112,16 @@ def _contradiction(document: dict[str, Any]) -> str:
         status = entry.get("status")
         if status not in ("finite", "unbounded", "unsupported"):
             return f"{place}.status is {status!r}"
-        bounds = (entry.get("upper_bound"), entry.get("log10_upper_bound"))
-        if status == "finite" and not structure and bounds == (None, None):
-            return f"{place} is finite but has no upper bound"
+        bounds = [key for key in _BOUNDS if entry.get(key) is not None]
+        estimates = [key for key in _ESTIMATES if entry.get(key) is not None]
+        if bounds and estimates:
+            return f"{place} has both a {bounds[0]} and a {estimates[0]}"
+        if bounds and entry.get("rigor") == "estimate":
+            return f"{place} is an estimate but has a {bounds[0]}"
+        if estimates and entry.get("rigor", "estimate") not in ("estimate", None):
+            return f"{place} is {entry['rigor']} but has a {estimates[0]}"
+        if status == "finite" and not structure and not _SAID.intersection((*bounds, *estimates)):
+            return f"{place} is finite but has no upper bound and no estimate"
         # a network without a finite upper bound may still have a lower bound: the largest Jacobian norm found
         figures = _FIGURES if place == "network" else (*_FIGURES, "lower_bound")
         stated = [key for key in figures if entry.get(key) is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lipaudit.report.columns import COLUMNS, cell, default_columns, group_rows
+from lipaudit.report.columns import COLUMNS, cell, default_columns, group_rows, heading
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import sections, title, warning
 
@@ -25,7 +25,7 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
     for section in sections(report):
         lines += [f"**{section.label}**", "", *(f"- {escape(line)}" for line in section.lines), ""]
     if rows:
-        lines.append("| " + " | ".join(keys) + " |")
+        lines.append("| " + " | ".join(heading(key, rows) for key in keys) + " |")
         lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
         lines += ["| " + " | ".join(escape(cell(key, row)) for key in keys) + " |" for row in rows]
     else:

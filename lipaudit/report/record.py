@@ -14,7 +14,8 @@ class LayerRecord:
     operation name (``conv2d``, ``linear``, ``max_pool2d``), ``rule`` the rule's name, ``inputs`` the names of the rows
     (or network inputs) whose output it reads. ``input_size`` are the spatial sizes, ``weight_shape`` the kernel's or
     matrix's shape, ``details`` the geometry in short (``k7 s2 p3``). Bounds are in plain units where they fit a float,
-    else None beside a log10 value; all None unless ``status`` is ``finite``. ``share`` is the layer's part of all that
+    else None beside a log10 value; all None unless ``status`` is ``finite``. A figure of rigor ``estimate`` is no bound: it
+    stands in ``estimate`` and ``log10_estimate``, and the fields of upper bounds are None. ``share`` is the layer's part of all that
     stretches: its contribution to the network's log bound (elasticity of log L to log c, times log c) over the sum of
     all positive contributions; negative for a layer that shrinks, None where the network has no finite bound.
     ``folded`` names what was merged into this operation. ``module`` is the module path
@@ -40,16 +41,20 @@ class LayerRecord:
     reason: str = ""
     note: str = ""
     folded: tuple[str, ...] = ()
+    estimate: float | None = None
+    log10_estimate: float | None = None
 
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """The bound of one of several network outputs."""
+    """The bound of one of several network outputs, or its estimate."""
 
     name: str
     status: str
     upper_bound: float | None
     log10_upper_bound: float | None
+    estimate: float | None = None
+    log10_estimate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,10 @@ class DomainRecord:
     pixel_upper_bound: float | None = None
     pixel_log10_upper_bound: float | None = None
     reasons: tuple[str, ...] = ()
+    estimate: float | None = None
+    log10_estimate: float | None = None
+    pixel_estimate: float | None = None
+    pixel_log10_estimate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ class NetworkRecord:
     ``pixel_*`` repeat the upper bound with respect to pixels in [0, 1] where the model's own normalisation is known.
     ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
     the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
+    Where ``rigor`` is ``estimate`` the figures are in the fields of that name and those of upper bounds are None.
     """
 
     status: str
@@ -87,6 +97,10 @@ class NetworkRecord:
     reasons: tuple[str, ...] = ()
     outputs: tuple[OutputRecord, ...] = ()
     other_domains: tuple[DomainRecord, ...] = ()
+    estimate: float | None = None
+    log10_estimate: float | None = None
+    pixel_estimate: float | None = None
+    pixel_log10_estimate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,9 @@ class SettingsRecord:
     ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``.
 
     ``structure`` marks a report without figures: weights were not read, and ``status`` is the answer.
+
+    ``method`` is how the norms of weights were found: ``gram``, or a published method with the ``iterations`` (or samples) that it
+    took, None where it has none.
     """
 
     norm: str = "l2"
@@ -126,6 +143,7 @@ class SettingsRecord:
     around: str | None = None
     radius: float | None = None
     radius_in: str | None = None
+    iterations: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord
+from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 
 T = TypeVar("T", NetworkRecord, DomainRecord)
 
@@ -27,6 +27,8 @@ def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord
             log10_upper_bound=None,
             tightness=None,
             share=None,
+            estimate=None,
+            log10_estimate=None,
         )
         for row in layers
     )
@@ -34,7 +36,7 @@ def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord
 
 def network_without_figures(network: NetworkRecord) -> NetworkRecord:
     """The network with its statuses alone, over every domain."""
-    outputs = tuple(replace(output, upper_bound=None, log10_upper_bound=None) for output in network.outputs)
+    outputs = tuple(OutputRecord(output.name, output.status, None, None) for output in network.outputs)
     others = tuple(map(_bare, network.other_domains))
     return replace(_bare(network), lower_bound=None, outputs=outputs, other_domains=others)
 
@@ -47,4 +49,8 @@ def _bare(record: T) -> T:
         log10_upper_bound=None,
         pixel_upper_bound=None,
         pixel_log10_upper_bound=None,
+        estimate=None,
+        log10_estimate=None,
+        pixel_estimate=None,
+        pixel_log10_estimate=None,
     )

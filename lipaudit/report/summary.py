@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lipaudit.report.columns import factor_text
 from lipaudit.report.display import (
+    estimate_text,
+    log10_estimate_text,
     log10_upper_text,
     lower_text,
     printable,
@@ -16,7 +20,8 @@ from lipaudit.report.display import (
     upper_text,
 )
 from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, pixels_are_the_input, place
-from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, NetworkRecord
+from lipaudit.report.methods import OURS, cited
+from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 
 MOST = 5  # names and layers shown before "and n more"
 # notes of rows whose maximum over frequencies is not found to the tolerance
@@ -53,11 +58,14 @@ def title(report: AuditReport) -> str:
 
 def warning(report: AuditReport) -> str:
     """The line that goes first where a figure is an estimate and no bound; empty otherwise."""
+    method = printable(report.settings.method)
     if report.network.rigor == "estimate":
-        return "ESTIMATE: the network's figure below is an estimate, not a proven bound."
+        return f"ESTIMATE ({method}): the network's figure below is an estimate, not a proven bound."
     estimated = [layer.name for layer in report.layers if layer.rigor == "estimate"]
     if estimated:
-        return f"ESTIMATE: the figures of these rows are estimates, not proven bounds: {_names(estimated)}."
+        return printable(
+            f"ESTIMATE ({method}): the figures of these rows are estimates, not proven bounds: {_names(estimated)}."
+        )
     return ""
 
 
@@ -92,21 +100,23 @@ def headline(report: AuditReport) -> str:
         return f"FINITE: every operation has a finite constant over {where}, so the network has a bound."
     if network.upper_bound == 0:
         return "The output does not depend on the input: the bound is 0."
-    figure = _figure(network.upper_bound, network.log10_upper_bound)
     if network.rigor == "estimate":
-        return f"A change of the input by 1 (l2) changes the output by about {figure}: an estimate, not a bound."
-    return f"A change of the input by 1 (l2) can change the output by at most {figure}, over {where}."
+        return (
+            "The largest change of the output for a change of the input by 1 (l2) is estimated to be "
+            f"{_said(network)}, over {where}: an estimate by {printable(report.settings.method)}, not a bound."
+        )
+    return f"A change of the input by 1 (l2) can change the output by {_said(network)}, over {where}."
 
 
 def _result(report: AuditReport) -> Iterable[str]:
     network = report.network
     yield headline(report)
-    if network.status == "finite" and network.rigor != "estimate" and not report.settings.structure:
+    if network.status == "finite" and not report.settings.structure:
         reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
         if reciprocal:
             yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
         if pixel := _in_pixels(report, network):
-            yield f"Measured in pixels in [0, 1], before the model's own normalisation: at most {pixel}."
+            yield f"Measured in pixels in [0, 1], before the model's own normalisation: {pixel}."
     for other in network.other_domains:
         yield printable(_elsewhere(report, other))
     if network.lower_bound is not None:
@@ -116,18 +126,17 @@ def _result(report: AuditReport) -> Iterable[str]:
         )
     if len(network.outputs) > 1:
         for output in network.outputs:
-            figure = (
-                _figure(output.upper_bound, output.log10_upper_bound) if output.status == "finite" else output.status
-            )
-            yield printable(f"Output {output.name}: {f'at most {figure}' if output.status == 'finite' else figure}.")
+            said = _said(output) if output.status == "finite" else output.status
+            yield printable(f"Output {output.name}: {said}.")
 
 
 def _in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str:
     """The figure with respect to pixels; empty where there is none or pixels are the network's input."""
-    known = record.pixel_upper_bound is not None or record.pixel_log10_upper_bound is not None
-    if not known or pixels_are_the_input(report):
+    if pixels_are_the_input(report):
         return ""
-    return _figure(record.pixel_upper_bound, record.pixel_log10_upper_bound)
+    if record.pixel_upper_bound is not None or record.pixel_log10_upper_bound is not None:
+        return _at_most(record.pixel_upper_bound, record.pixel_log10_upper_bound)
+    return _about(record.pixel_estimate, record.pixel_log10_estimate)
 
 
 def _elsewhere(report: AuditReport, other: DomainRecord) -> str:
@@ -136,11 +145,11 @@ def _elsewhere(report: AuditReport, other: DomainRecord) -> str:
     if other.status != "finite":
         named = [reason.partition("): ")[0] + ")" for reason in other.reasons]
         return f"{start}: {other.status}" + (f", because of {_names(named)}." if named else ".")
-    if other.upper_bound is None and other.log10_upper_bound is None:
+    said = _said(other)
+    if not said:
         return f"{start}: finite."
     pixel = _in_pixels(report, other)
-    figure = f"{start}: at most {_figure(other.upper_bound, other.log10_upper_bound)}"
-    return figure + (f"; measured in pixels in [0, 1] at most {pixel}." if pixel else ".")
+    return f"{start}: {said}" + (f"; measured in pixels in [0, 1] {pixel}." if pixel else ".")
 
 
 def _scope(report: AuditReport) -> Iterable[str]:
@@ -152,13 +161,23 @@ def _scope(report: AuditReport) -> Iterable[str]:
     }
     rigor = f"; {meaning[network.rigor]}" if network.rigor in meaning and network.status == "finite" else ""
     yield printable(f"Norm {report.settings.norm}, domain {network.domain} ({described(report)}){rigor}.")
-    if "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
+    ours = report.settings.method == OURS
+    if not ours:
+        yield printable(f"Norms of weights by {cited(report.settings)}. Rounding is not accounted for.")
+    products = any(layer.rigor == "numerical" and layer.weight_shape is None for layer in report.layers)
+    if (ours or products) and "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
         yield (
             "Numerical, because products of signals (gating, attention) stretch by as much as the signals are large: how "
             "large they become follows from their values at one input, computed in float64 without a margin for rounding, "
             "and a radius around them."
         )
-    if any(layer.tightness is not None for layer in report.layers):
+    two_sided = any(layer.tightness is not None for layer in report.layers)
+    if two_sided and not ours:
+        yield (
+            f"Tolerance {report.settings.tolerance:g}: so closely the norms of pooling and resizing are found, which have no "
+            "weights and are certified whatever the method."
+        )
+    if two_sided and ours:
         yield (
             f"Tolerance {report.settings.tolerance:g}: so closely the norm of a matrix, or a convolution's maximum over "
             "frequencies, is found. The ratio is what is left between a row's own upper and lower bound; for "
@@ -177,7 +196,7 @@ def _costs(report: AuditReport) -> Iterable[str]:
     stretching = _stretching(report)
     shared = any(layer.share for layer in stretching)
     for layer in stretching[:MOST]:
-        factor = upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
+        factor = factor_text(layer)
         if shared:
             share = share_text(layer.share or 0.0)
             yield printable(f"{share} of the stretching (log scale): {layer.name} ({layer.op}, factor {factor})")
@@ -199,8 +218,8 @@ def _stretching(report: AuditReport) -> list[LayerRecord]:
     shared = [layer for layer in finite if (layer.share or 0.0) > 0]
     if shared:
         return sorted(shared, key=lambda layer: -(layer.share or 0.0))
-    above_one = [layer for layer in finite if (layer.log10_upper_bound or 0.0) > 0]
-    return sorted(above_one, key=lambda layer: -(layer.log10_upper_bound or 0.0))
+    above_one = [layer for layer in finite if _log10(layer) > 0]
+    return sorted(above_one, key=lambda layer: -_log10(layer))
 
 
 def _missing(report: AuditReport) -> Iterable[str]:
@@ -240,14 +259,16 @@ def _advice(report: AuditReport) -> Iterable[str]:
             "If the inputs are images, --domain pixels may give a bound, because there the signals are bounded: add --mean "
             "and --std, the normalisation in front of the network (0 and 1 if it reads pixels in [0, 1] as they are)."
         )
-    if network.status == "finite" and _stretching(report):
+    if network.rigor == "estimate":
+        yield "An estimate proves nothing and passes no gate: leave out --method for a bound."
+    elif network.status == "finite" and _stretching(report):
         yield (
             "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
             "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
         )
-    if _above(network, _ASTRONOMICAL):
+    if network.rigor != "estimate" and _above(network, _ASTRONOMICAL):
         yield _astronomical(report)
-    if network.lower_bound is None and _above(network, 1.0):
+    if network.lower_bound is None and network.rigor != "estimate" and _above(network, 1.0):
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
 
 
@@ -287,15 +308,35 @@ def _time(timings: dict[str, float]) -> Iterable[str]:
         yield f"{sum(timings.values()):.1f} s ({phases})."
 
 
-def _figure(value: float | None, log10: float | None) -> str:
+def _said(record: NetworkRecord | DomainRecord | OutputRecord) -> str:
+    """A finite figure as what it is: at most so much, or about; empty where there is none."""
+    if record.upper_bound is not None or record.log10_upper_bound is not None:
+        return _at_most(record.upper_bound, record.log10_upper_bound)
+    return _about(record.estimate, record.log10_estimate)
+
+
+def _at_most(value: float | None, log10: float | None) -> str:
     if value is None:
-        return upper_bound_text(None, log10)
-    return upper_text(value) + ("" if log10 is None else f" (10^{log10_upper_text(log10)})")
+        return f"at most {upper_bound_text(None, log10)}"
+    return f"at most {upper_text(value)}" + ("" if log10 is None else f" (10^{log10_upper_text(log10)})")
+
+
+def _about(value: float | None, log10: float | None) -> str:
+    if value is None and log10 is None:
+        return ""
+    text = f"about {estimate_text(value, log10)[1:]}"
+    return text if value is None or log10 is None else f"{text} (10^{log10_estimate_text(log10)})"
 
 
 def _above(network: NetworkRecord, log10: float) -> bool:
     """Whether the network has a finite figure above 10^log10."""
-    return network.status == "finite" and network.log10_upper_bound is not None and network.log10_upper_bound > log10
+    return network.status == "finite" and _log10(network) > log10
+
+
+def _log10(record: NetworkRecord | LayerRecord) -> float:
+    """The decimal logarithm of a figure, bound or estimate; minus infinity for 0 and for none."""
+    found = record.log10_estimate if record.rigor == "estimate" else record.log10_upper_bound
+    return -math.inf if found is None else found
 
 
 def _names(names: Sequence[str]) -> str:

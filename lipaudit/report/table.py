@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from lipaudit.report.columns import COLUMNS, SEPARATOR, Row, cell, default_columns, group_rows
+from lipaudit.report.columns import COLUMNS, SEPARATOR, Row, cell, default_columns, group_rows, heading
 from lipaudit.report.record import AuditReport
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.summary import sections, title, warning
@@ -50,7 +50,8 @@ def render(
 def _table(rows: Sequence[Row], columns: Sequence[str] | None, wide: bool) -> str:
     keys = list(columns or default_columns(rows))
     cells = {key: [cell(key, row) for row in rows] for key in (*keys, "note")}
-    natural = {key: max(len(key), *map(len, texts)) for key, texts in cells.items()}
+    heads = {key: heading(key, rows) for key in cells}
+    natural = {key: max(len(heads[key]), *map(len, texts)) for key, texts in cells.items()}
     room = WIDTH - SEPARATOR * (len(keys) - 1) - sum(natural[key] for key in keys)
     widths = {key: natural[key] for key in keys}
     if columns is None and any(cells["note"]) and room >= COLUMNS["note"].floor + SEPARATOR:
@@ -60,9 +61,9 @@ def _table(rows: Sequence[Row], columns: Sequence[str] | None, wide: bool) -> st
         _narrow(widths, -room)
     fitted = [_fit(key, cells[key], widths[key]) for key in keys]
     # tabulate widens a column to its heading plus two; as a row, the heading takes no more room than it needs
-    heading = (keys, ["-" * max(len(key), *map(len, texts)) for key, texts in zip(keys, fitted, strict=True)])
+    rules = ["-" * max(len(heads[key]), *map(len, texts)) for key, texts in zip(keys, fitted, strict=True)]
     text = tabulate(
-        [*heading, *zip(*fitted, strict=True)],
+        [[heads[key] for key in keys], rules, *zip(*fitted, strict=True)],
         tablefmt="plain",
         disable_numparse=True,
         colalign=["right" if COLUMNS[key].numeric else "left" for key in keys],

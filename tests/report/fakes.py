@@ -41,6 +41,13 @@ def missing(name: str, status: str, op: str, reason: str) -> LayerRecord:
     )
 
 
+def estimated(name: str, factor: float = 2.0, op: str = "conv2d", **changes: Any) -> LayerRecord:
+    """A row whose figure is an estimate."""
+    bare = {"lower_bound": None, "log10_lower_bound": None, "tightness": None}
+    figures = {"upper_bound": None, "log10_upper_bound": None, "estimate": factor, "log10_estimate": math.log10(factor)}
+    return layer(name, op=op, **{"rigor": "estimate", **bare, **figures, **changes})
+
+
 def resnet_layers() -> tuple[LayerRecord, ...]:
     layers = [
         layer("conv1", 4.7512, input_size=(224, 224), weight_shape=(64, 3, 7, 7), details="s2 p3", folded=("bn1",)),
@@ -175,3 +182,23 @@ def around_a_cat(**settings: Any) -> AuditReport:
     found = report(domain="ball", other_domains=(DomainRecord("global", "finite", "certified", 3.5e21, 21.544069),))
     ball = {"domain": "ball", "around": "cat.png", "radius": 0.5, "radius_in": "pixels", **settings}
     return replace(found, settings=replace(found.settings, **ball))
+
+
+def estimate(method: str = "sedghi2019", iterations: int | None = None, **network: Any) -> AuditReport:
+    """The audit by a published method whose figures are no bounds."""
+    figures = {
+        "rigor": "estimate",
+        **dict.fromkeys(("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound")),
+        "estimate": 10**21.4567,
+        "log10_estimate": 21.4567,
+        "pixel_estimate": 10**22.1052,
+        "pixel_log10_estimate": 22.1052,
+    }
+    rows = tuple(
+        estimated(row.name, row.upper_bound or 0.0, row.op, weight_shape=row.weight_shape, share=row.share)
+        if row.weight_shape
+        else row
+        for row in resnet_layers()
+    )
+    found = report(rows, **{**figures, **network})
+    return replace(found, settings=replace(found.settings, method=method, iterations=iterations))

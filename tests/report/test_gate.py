@@ -26,12 +26,17 @@ def test_gate_passes_a_constant_network() -> None:
     [
         ({"status": "unbounded"}, "unbounded"),
         ({"status": "unsupported"}, "unsupported"),
-        ({"rigor": "estimate"}, "an estimate"),
         ({"log10_upper_bound": None}, "no log10 upper bound"),
     ],
 )
 def test_gate_fails_without_a_proven_finite_bound(changes: dict[str, str], problem: str) -> None:
     assert problem in gate_problem(fakes.report(**changes), 1e9)
+
+
+def test_an_estimate_passes_no_gate_but_is_no_gap() -> None:
+    report = fakes.estimate("ryu2019", estimate=0.0, log10_estimate=None)
+    assert gate_problem(report, 1e9) == "the network's figure is an estimate (ryu2019), and an estimate is no bound"
+    assert strict_problem(report) == ""
 
 
 def test_strict_names_the_places() -> None:

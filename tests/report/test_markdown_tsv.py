@@ -23,7 +23,11 @@ def test_markdown_has_the_summary_and_a_github_table() -> None:
 
 
 def test_markdown_announces_estimates_in_its_first_line() -> None:
-    assert markdown.render(fakes.report(rigor="estimate")).startswith("**ESTIMATE: ")
+    text = markdown.render(fakes.estimate("ryu2019"))
+    assert text.startswith("**ESTIMATE (ryu2019): ")
+    assert "| layer | op | weight | input | geometry | lower | figure |" in text
+    assert " at most " not in text.split("| layer |")[0]
+    assert "~4.751" in text
 
 
 def test_markdown_of_a_network_without_rows() -> None:
@@ -52,6 +56,14 @@ def test_tsv_holds_raw_numbers() -> None:
     assert rows[0]["folded"] == "bn1"
     assert rows[-1]["upper_bound"] == ""
     assert rows[-1]["status"] == "unsupported"
+
+
+def test_tsv_of_an_estimate_has_no_upper_bound() -> None:
+    rows = list(csv.DictReader(io.StringIO(tsv.render([fakes.estimate()])), delimiter="\t"))
+    first, pool = rows[:2]
+    assert (first["upper_bound"], first["log10_upper_bound"], first["rigor"]) == ("", "", "estimate")
+    assert float(first["estimate"]) == 4.7512
+    assert (pool["estimate"], pool["upper_bound"]) == ("", "2.0")
 
 
 def test_tsv_of_several_reports_has_one_header() -> None:

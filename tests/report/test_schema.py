@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from lipaudit.errors import UsageError
 from lipaudit.report.json import to_dict
-from lipaudit.report.record import AuditReport
+from lipaudit.report.record import AuditReport, DomainRecord, OutputRecord
 from lipaudit.report.schema import SCHEMA_ID, load_schema
 from tests.report import fakes
 
@@ -36,6 +38,14 @@ def test_schema_is_a_valid_draft_2020_12_schema() -> None:
         fakes.report(upper_bound=None, log10_upper_bound=412.3),
         fakes.report(upper_bound=0.0, log10_upper_bound=None),
         fakes.report(status="unbounded", lower_bound=3.0, reasons=("a product",)),
+        fakes.estimate(),
+        fakes.estimate(iterations=100),
+        fakes.estimate(estimate=None, log10_estimate=412.3),
+        fakes.estimate(estimate=0.0, log10_estimate=None),
+        fakes.estimate(outputs=(OutputRecord("a", "finite", None, None, 3.0, 0.4771),)),
+        fakes.estimate(
+            other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=0.4771),)
+        ),
     ],
 )
 def test_every_kind_of_report_validates(report: AuditReport) -> None:
@@ -120,9 +130,45 @@ def test_a_domain_that_contradicts_itself_is_rejected(spoil: Callable[[dict[str,
     assert not VALIDATOR.is_valid(document)
 
 
+ESTIMATES_AS_BOUNDS = [
+    put("network", "upper_bound", value=2.0),
+    put("network", "log10_upper_bound", value=2.0),
+    put("network", "pixel_upper_bound", value=2.0),
+    put("network", "rigor", value="numerical"),
+    put("network", "rigor", value="certified"),
+    put("network", "status", value="unbounded"),
+    put("network", "other_domains", 0, "upper_bound", value=2.0),
+    put("network", "other_domains", 0, "rigor", value="certified"),
+    put("network", "outputs", 0, "upper_bound", value=2.0),
+    put("layers", 0, "upper_bound", value=2.0),
+    put("layers", 0, "log10_upper_bound", value=2.0),
+    put("layers", 0, "tightness", value=1.0),
+    put("layers", 0, "rigor", value="numerical"),
+    put("layers", 0, "status", value="unsupported"),
+    put("layers", 1, "estimate", value=2.0),  # a bound beside an estimate
+]
+
+
+@pytest.mark.parametrize("spoil", ESTIMATES_AS_BOUNDS)
+def test_an_estimate_is_never_an_upper_bound(spoil: Callable[[dict[str, Any]], object]) -> None:
+    report = fakes.estimate(
+        outputs=(OutputRecord("a", "finite", None, None, 3.0, 0.4771),),
+        other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=0.4771),),
+    )
+    document = copy.deepcopy(to_dict(report))
+    assert VALIDATOR.is_valid(document)
+    assert AuditReport.from_json(report.to_json()) == report
+    spoil(document)
+    assert not VALIDATOR.is_valid(document)
+    with pytest.raises(UsageError, match="contradicts itself"):
+        AuditReport.from_json(json.dumps(document))
+
+
 def test_reports_from_before_domains_still_validate() -> None:
     document = to_dict(fakes.report())
     for key in ("around", "radius", "radius_in"):
         del document["settings"][key]
-    del document["network"]["other_domains"]
+    del document["network"]["other_domains"], document["settings"]["iterations"]
+    for entry in (document["network"], *document["layers"]):
+        del entry["estimate"], entry["log10_estimate"]
     assert VALIDATOR.is_valid(document)

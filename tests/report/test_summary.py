@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lipaudit.report.record import AuditReport
-from lipaudit.report.summary import headline, sections, title
+from lipaudit.report.record import AuditReport, DomainRecord, OutputRecord
+from lipaudit.report.summary import headline, sections, title, warning
 from tests.report import fakes
 
 
@@ -35,10 +35,44 @@ def test_headline_counts_what_stands_in_the_way() -> None:
     )
 
 
-def test_headline_of_an_estimate_claims_no_bound() -> None:
-    text = " ".join(section(fakes.report(rigor="estimate"), "Result"))
+def test_nothing_that_is_said_of_an_estimate_claims_a_bound() -> None:
+    others = (DomainRecord("pixels", "finite", "estimate", estimate=3.25, log10_estimate=0.5119),)
+    outputs = (OutputRecord("a", "finite", None, None, 3.0, 0.4771), OutputRecord("b", "finite", None, None, 0.0))
+    report = fakes.estimate("sedghi2019", outputs=outputs, other_domains=others)
+    assert section(report, "Result") == (
+        "The largest change of the output for a change of the input by 1 (l2) is estimated to be about 2.862e+21 (10^21.46), "
+        "over all inputs: an estimate by sedghi2019, not a bound.",
+        "Measured in pixels in [0, 1], before the model's own normalisation: about 1.274e+22 (10^22.11).",
+        "Over all images with pixels in [0, 1] (--domain pixels): about 3.25 (10^0.5119).",
+        "Output a: about 3 (10^0.4771).",
+        "Output b: about 0.",
+    )
+    text = " ".join(line for entry in sections(report) for line in entry.lines)
     assert "at most" not in text
-    assert "an estimate, not a bound" in text
+    assert "true bound" not in text
+    assert "A large bound" not in text
+    assert "--max-log10-bound" not in text
+    assert warning(report) == ("ESTIMATE (sedghi2019): the network's figure below is an estimate, not a proven bound.")
+
+
+def test_estimates_of_rows_are_marked_among_the_most_expensive() -> None:
+    assert section(fakes.estimate(), "Costs most")[0] == (
+        "3.9% of the stretching (log scale): conv1 (conv2d, factor ~4.751)"
+    )
+    bare = tuple(replace(row, share=None) for row in fakes.estimate().layers)
+    assert "conv1 (conv2d): factor ~4.751" in section(fakes.report(bare, status="unbounded"), "Costs most")
+
+
+def test_the_scope_names_a_published_method_its_source_and_what_the_tolerance_is_of() -> None:
+    _, method, tolerance = section(fakes.estimate("sedghi2019", 20), "Scope")
+    assert method.startswith(
+        "Norms of weights by sedghi2019 (Sedghi, Gupta, Long: The Singular Values of Convolutional "
+    )
+    assert ", 20 iterations or samples; exact for circular padding" in method
+    assert tolerance.startswith("Tolerance 0.001: so closely the norms of pooling and resizing")
+    numerical = fakes.report(rigor="numerical")
+    numerical = replace(numerical, settings=replace(numerical.settings, method="sedghi2019"))
+    assert "products of signals" not in " ".join(section(numerical, "Scope"))
 
 
 def test_a_constant_network_is_said_to_be_one() -> None:

@@ -117,11 +117,22 @@ def test_constants_beyond_floats_are_shown_through_their_logarithm() -> None:
 
 
 def test_estimates_are_announced_in_the_first_line() -> None:
-    network = table.render(fakes.report(rigor="estimate"))
-    layer = table.render(fakes.report((fakes.layer("conv", rigor="estimate"),)))
-    assert network.splitlines()[0].startswith("ESTIMATE: the network's figure")
-    assert layer.splitlines()[0] == "ESTIMATE: the figures of these rows are estimates, not proven bounds: conv."
+    network = table.render(fakes.estimate("ryu2019"))
+    layer = table.render(fakes.report((fakes.estimated("conv"),), status="unbounded"))
+    assert network.splitlines()[0].startswith("ESTIMATE (ryu2019): the network's figure")
+    assert layer.splitlines()[0] == "ESTIMATE (gram): the figures of these rows are estimates, not proven bounds: conv."
     assert "ESTIMATE" not in table.render(fakes.report())
+
+
+def test_estimates_are_marked_in_a_column_that_is_not_headed_upper() -> None:
+    text = table.render(fakes.estimate())
+    assert "upper" not in text.split("Result")[0].split()
+    assert column(text, "figure")[:2] == ["~4.751", "2"]  # a pooling layer keeps its bound
+    assert column(table.render(fakes.estimate(), ("layer", "upper", "log10")), "log10")[:2] == ["~0.6768", "0.3011"]
+    alone = fakes.report((fakes.estimated("conv"), fakes.estimated("zero", estimate=0.0, log10_estimate=None)))
+    assert "ratio" not in table.render(alone).splitlines()[3].split()
+    assert column(table.render(alone), "figure") == ["~2", "~0"]
+    assert widest(table.render(fakes.estimate())) <= 100
 
 
 def test_a_network_without_rows_is_said_to_be_one() -> None:
