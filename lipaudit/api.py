@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib import metadata
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit import __version__
-from lipaudit.errors import (
-    CaptureError,
-    DeviceUnavailableError,
-    GraphError,
-    LipauditError,
-    ModelLoadError,
-    NonFiniteWeightsError,
-    UsageError,
-)
-from lipaudit.frontends import LoadedModel, load
+from lipaudit.errors import CaptureError, GraphError, UsageError
+from lipaudit.frontends import LoadedModel
 from lipaudit.frontends.domains import (
     DomainRequest,
     check_normalisation,
@@ -34,28 +19,30 @@ from lipaudit.frontends.domains import (
     pixels_of,
     resolve_domain,
 )
-from lipaudit.frontends.module import wrap_module
-from lipaudit.frontends.spec import parse_input
-from lipaudit.graph.capture import capture
-from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
-from lipaudit.graph.node import Graph
-from lipaudit.graph.placeholders import fill, has_values
-from lipaudit.graph.recognise import recognise
-from lipaudit.graph.simplify import fold
+from lipaudit.frontends.methods import OURS, find_requested, requested_norms
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.extents import Extents
 from lipaudit.network.lower import jacobian_lower_bound
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
+from lipaudit.opening import (
+    Clock,
+    InputShape,
+    captured,
+    check_settings,
+    environment,
+    model_record,
+    open_model,
+    placed,
+    remarks,
+    timestamp,
+)
 from lipaudit.report.assemble import domain_record, layer_records, network_record
-from lipaudit.report.record import AuditReport, ModelRecord, SettingsRecord
+from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
 from lipaudit.rules.registry import Settings, Status
-from lipaudit.spectral.gram import check_tolerance
-from lipaudit.spectral.norms import CertifiedNorms, UnknownNorms
+from lipaudit.spectral.norms import UnknownNorms
 
-_PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
-InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
 Progress = Callable[[int, int, str], None]
 
 
@@ -75,6 +62,8 @@ def audit(
     radius: float | None = None,
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
+    method: str = OURS,
+    iterations: int | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
@@ -92,7 +81,7 @@ def audit(
         device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). Norms are float64 on the CPU.
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
         lower_bound: also search for a large Jacobian norm, an empirical lower bound of the whole network.
-        seed: seeds that search.
+        seed: seeds that search, and the random start of a published method.
         structure: only find out which operations and whether the network have a finite constant, in seconds: models given by
             name are built without weights, no norm is computed, the report has statuses and no figures.
         domain: "global" (all inputs), "pixels" (images with pixels in [0, 1], normalised as the model expects it) or "ball"
@@ -101,6 +90,9 @@ def audit(
             normalisation; a tensor or tensor file (.npy, .pt) in the network's own input.
         mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not
             known.
+        method: how the norms of convolutions and matrices are found: "gram" (certified) or the name of a published method
+            (``lipaudit.spectral.published``), whose figures may be estimates; those stand in fields named so.
+        iterations: iterations or samples of the method, for those that have any; default: its paper's own number.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -115,44 +107,33 @@ def audit(
     >>> report.network.status, 4 <= report.network.upper_bound <= 4.004
     ('finite', True)
     """
-    try:
-        check_tolerance(tol)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if device == "cuda" and not torch.cuda.is_available():
-        raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
+    check_settings(tol, device)
+    published = find_requested(method, iterations)
     weights = None if structure and weights == "random" else weights  # neither is loaded
     if structure and (lower_bound or weights is not None or arch is not None):
         raise UsageError(
             "structure reads no weights: leave out weights (--weights), arch (--arch) and the lower bound (--lower-bound)"
         )
+    if structure and published is not None:
+        raise UsageError("structure computes no norms: leave out the method (--method)")
     request = DomainRequest(domain, around, radius)
-    clock = _Clock()
+    clock = Clock()
     means, stds = _numbers(mean), _numbers(std)
     check_normalisation(means, stds)
-    shapes = _shapes(input_shape)
-    if isinstance(model, str):
-        loaded = load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure)
-    elif weights is not None or arch is not None:
-        raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
-    else:
-        loaded = wrap_module(model, shapes)
+    loaded = open_model(model, input_shape, weights, arch, structure)
     loaded = replace(loaded, preprocessing=override_preprocessing(loaded, means, stds))
     clock.lap("load")
-    with _named(loaded), _on_device(loaded.module, device) as place:
-        if not structure:
-            _check_finite(loaded.module)
+    with placed(loaded, device, structure) as place:
         region = resolve_domain(request, loaded)
-        inputs = _inputs(loaded, place)
-        graph = _graph(loaded.module, inputs)
-        recognised = recognise(fill(graph) if structure else graph)
-        simple = fold(recognised)
+        network_in = captured(loaded, place, structure)
+        inputs, simple = network_in.inputs, network_in.simple
         clock.lap("capture")
-        effects = evaluate_rules(simple, Settings(UnknownNorms() if structure else CertifiedNorms(tol)), progress)
+        norms = UnknownNorms() if structure else requested_norms(published, iterations, tol, seed)
+        effects = evaluate_rules(simple, Settings(norms), progress)
         clock.lap("norms")
 
         def over(domain: Domain) -> Propagation:
-            inside = Extents(recognised, domain, structure)
+            inside = Extents(network_in.recognised, domain, structure)
             return propagate(simple, effects, inside, None if domain is GLOBAL else everywhere)
 
         everywhere = over(GLOBAL)
@@ -171,15 +152,12 @@ def audit(
             there = everywhere if other is GLOBAL else over(other)
             elsewhere.append(domain_record(other.name, there, layer_records(simple, there, loaded.node_names), scale))
         network = replace(network, other_domains=tuple(elsewhere))
-        # a Jacobian is computed in the network's own precision: a hair above the bound is its rounding
-        if lower is not None and network.upper_bound is not None and lower > network.upper_bound * 1.01:
-            raise GraphError(
-                f"a Jacobian of norm {lower:.6g} was found above the upper bound {network.upper_bound:.6g}: lipaudit or the "
-                "captured graph is wrong, and no figure of this audit can be trusted; please report the model"
-            )
+        doubts = _weighed(network, lower)
         return AuditReport(
-            model=_model_record(loaded, graph, structure),
+            model=model_record(loaded, network_in.graph, structure),
             settings=SettingsRecord(
+                method=method,
+                iterations=None if published is None else iterations or published.iterations,
                 tolerance=tol,
                 device=place.type,
                 seed=seed,
@@ -192,75 +170,11 @@ def audit(
             network=network_without_figures(network) if structure else network,
             layers=layers_without_figures(rows) if structure else rows,
             tool_version=__version__,
-            created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            environment=_environment(),
-            notes=(*([STRUCTURE] if structure else []), *loaded.notes, *_remarks(graph)),
+            created=timestamp(),
+            environment=environment(),
+            notes=(*([STRUCTURE] if structure else []), *loaded.notes, *remarks(network_in.graph), *doubts),
             timings=clock.laps,
         )
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = round(now - self._last, 3)
-        self._last = now
-
-
-def _shapes(input_shape: InputShape | None) -> dict[str, tuple[int, ...]] | None:
-    if input_shape is None:
-        return None
-    if isinstance(input_shape, str):
-        return dict([parse_input(input_shape)])
-    if isinstance(input_shape, int):
-        return {"": (input_shape,)}
-    if isinstance(input_shape, Mapping):
-        return {name: tuple(shape) for name, shape in input_shape.items()}
-    return {"": tuple(input_shape)}
-
-
-@contextmanager
-def _named(loaded: LoadedModel) -> Iterator[None]:
-    """Put the model's name in front of an error that does not have it."""
-    try:
-        yield
-    except LipauditError as error:
-        message = str(error)
-        if loaded.spec not in message and not isinstance(error, UsageError):
-            error.args = (f"{loaded.spec}: {message}", *error.args[1:])
-        raise
-
-
-@contextmanager
-def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
-    """The module on the requested device, and back where it was."""
-    tensors = [*module.parameters(), *module.buffers()]
-    original = tensors[0].device if has_values(module) and tensors else torch.device("cpu")
-    target = original if device == "auto" else torch.device(device)
-    if target == original or not tensors:
-        yield original
-        return
-    module.to(target)
-    try:
-        yield target
-    finally:
-        module.to(original)
-
-
-def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor]:
-    try:
-        return {
-            name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=device)
-            for name, shape in loaded.input_shapes.items()
-        }
-    except RuntimeError as error:
-        shapes = ", ".join(f"{name}: {shape}" for name, shape in loaded.input_shapes.items())
-        raise UsageError(
-            f"an input of this size does not fit into memory ({shapes}): give a smaller --input"
-        ) from error
 
 
 def _numbers(values: float | Sequence[float] | None) -> tuple[float, ...] | None:
@@ -277,14 +191,6 @@ def _other_domains(found: Propagation, region: Domain, loaded: LoadedModel) -> l
     return [] if pixels is None else [pixels]
 
 
-def _graph(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
-    """The network as a graph, or its layers one by one where it is none but runs on the inputs."""
-    try:
-        return capture(module, inputs)
-    except CaptureError as error:
-        return layers_by_hooks(module, inputs, error)
-
-
 def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, region: Domain) -> float:
     try:
         return jacobian_lower_bound(module, inputs, seed, region)
@@ -295,73 +201,18 @@ def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: in
         ) from error
 
 
-def _check_finite(module: nn.Module) -> None:
-    lazy = [name for name, p in [*module.named_parameters(), *module.named_buffers()] if is_lazy(p)]
-    if lazy:
-        raise ModelLoadError(
-            f"{lazy[0]} has no shape yet (a lazy module): run the network once on an input before the audit"
+def _weighed(network: NetworkRecord, lower: float | None) -> list[str]:
+    """What a Jacobian norm that was found says of the network's figure.
+
+    A Jacobian is computed in the network's own precision: a hair above the figure is its rounding.
+    """
+    if lower is None:
+        return []
+    if network.upper_bound is not None and lower > network.upper_bound * 1.01:
+        raise GraphError(
+            f"a Jacobian of norm {lower:.6g} was found above the upper bound {network.upper_bound:.6g}: lipaudit or the "
+            "captured graph is wrong, and no figure of this audit can be trusted; please report the model"
         )
-    if not has_values(module):
-        raise ModelLoadError("the network is on the meta device: load its weights, or audit its structure alone")
-    bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
-    # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
-    for name, b in module.named_buffers():
-        statistic = name.endswith(("running_mean", "running_var"))
-        if b.is_floating_point() and bool((~torch.isfinite(b) if statistic else torch.isnan(b)).any()):
-            bad.append(name)
-    if bad:
-        raise NonFiniteWeightsError(bad)
-
-
-def state_dict_sha256(module: nn.Module) -> str:
-    """SHA-256 over the sorted (name, dtype, shape, bytes) of the state dict: independent of order, tied tensors allowed."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        if not isinstance(tensor, torch.Tensor):
-            continue
-        plain = tensor.detach().to("cpu").contiguous()
-        digest.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
-    return digest.hexdigest()
-
-
-def _model_record(loaded: LoadedModel, graph: Graph, structure: bool) -> ModelRecord:
-    preprocessing = loaded.preprocessing
-    return ModelRecord(
-        spec=loaded.spec,
-        source=loaded.source,
-        weights=loaded.weights,
-        input_shape=next(iter(loaded.input_shapes.values())),
-        num_parameters=graph.num_parameters,
-        state_dict_sha256=None if structure else state_dict_sha256(loaded.module),
-        file_sha256=loaded.file_sha256,
-        input_shapes=dict(loaded.input_shapes),
-        unused_parameters=graph.unused_parameters,
-        preprocessing={"mean": preprocessing.mean, "std": preprocessing.std} if preprocessing is not None else None,
-    )
-
-
-def _environment() -> dict[str, object]:
-    packages = {name: metadata.version(name) for name in _PACKAGES}
-    return {
-        "python": platform.python_version(),
-        "platform": f"{platform.system()}-{platform.machine()}",
-        "packages": packages,
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _remarks(graph: Graph) -> list[str]:
-    remarks = []
-    if any(node.op == UNCAPTURED for node in graph):
-        remarks.append(
-            "The network was not captured: the rows are the layers that ran on an input of zeros, each by itself, and "
-            "nothing is claimed for the network."
-        )
-    if graph.constant_outputs:
-        remarks.append(f"{graph.constant_outputs} output(s) do not depend on the input and are left out.")
-    if len(graph.outputs) > 1:
-        remarks.append(
-            f"The network has {len(graph.outputs)} outputs; its bound is for all of them taken as one vector."
-        )
-    return remarks
+    if network.estimate is not None and lower > network.estimate * 1.01:
+        return ["The estimate lies below a Jacobian norm that was found: it is too small."]
+    return []

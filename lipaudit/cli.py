@@ -48,6 +48,7 @@ Examples:
   lipaudit 'timm:resnet18.*' --format tsv
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
+  lipaudit model.onnx --method sedghi2019
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
 
 \b
@@ -220,6 +221,20 @@ def cli() -> None:
     "own, where it is known; an ONNX file has none.",
 )
 @click.option("--std", metavar="A,B,C", callback=_channels, help="See --mean.")
+@click.option(
+    "--method",
+    metavar="NAME",
+    default="gram",
+    show_default=True,
+    help="How the norms of convolutions and matrices are found: gram is certified; a published method (sedghi2019, ...) may "
+    "give estimates, which are marked and pass no gate.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Iterations or samples of a published method that has any. Default: its paper's own number.",
+)
 @click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
@@ -281,6 +296,7 @@ def audit(
     if gate is not None and options["structure"]:
         raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
     _check_domain(options)
+    _check_method(options)
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
@@ -403,6 +419,17 @@ def _check_domain(options: dict[str, Any]) -> None:
 
     DomainRequest(options["domain"], options["around"], options["radius"])
     check_normalisation(options["mean"], options["std"])
+
+
+def _check_method(options: dict[str, Any]) -> None:
+    """Refuse an unknown method, or what does not go with it, before any model is loaded."""
+    if options["method"] == "gram" and options["iterations"] is None:
+        return
+    if options["structure"]:
+        raise UsageError("--structure computes no norms: leave out --method and --iterations")
+    from lipaudit.frontends.methods import find_requested
+
+    find_requested(options["method"], options["iterations"])
 
 
 def _input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:

@@ -12,9 +12,9 @@ from PIL import Image
 from torch import nn
 
 import lipaudit
-from lipaudit.api import state_dict_sha256
 from lipaudit.errors import CaptureError, NonFiniteWeightsError, UsageError
 from lipaudit.network.domain import Domain, ball, pixel_box
+from lipaudit.opening import state_dict_sha256
 
 SAMPLES = Path(__file__).parents[1] / "sample_models"
 

@@ -102,6 +102,8 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "radius": None,
                 "mean": None,
                 "std": None,
+                "method": "gram",
+                "iterations": None,
                 "lower_bound": False,
                 "seed": 0,
                 "progress": None,

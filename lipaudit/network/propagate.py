@@ -6,7 +6,8 @@ multiplies the constant by 1 + Lip F. Several network inputs are one vector: eac
 Several outputs: one constant each, and the root of the sum of their squares for all together.
 
 Operations whose constant depends on how large their operands are (products of data-dependent tensors) get it from the
-magnitudes on the domain in force, which are propagated alongside (:mod:`lipaudit.network.extents`).
+magnitudes on the domain in force, which are propagated alongside (:mod:`lipaudit.network.extents`). Behind an operation whose
+constant is an estimate the magnitudes are estimates, and so is a constant that rests on them.
 
 A value that depends on an operation without a rule is unsupported, on one without a finite constant unbounded; the first weighs
 more, because then nothing is known.
@@ -73,11 +74,15 @@ def propagate(
     """
     values: dict[str, Value] = {}
     effects = dict(effects)
+    estimated: set[str] = set()  # nodes behind an operation whose constant is an estimate
     for node in graph:
         if node.op == "input":
             values[node.name] = _input(node)
         else:
-            effects[node.name] = _resolved(effects[node.name], node, extents)
+            behind = any(ref.name in estimated for ref in node.refs)
+            effects[node.name] = _resolved(effects[node.name], node, extents, behind)
+            if behind or effects[node.name].rigor is Rigor.ESTIMATE:
+                estimated.add(node.name)
             found = _combine(effects[node.name], node, values)
             values[node.name] = found if wider is None else _smaller(found, wider.values[node.name])
         if extents is not None:
@@ -93,8 +98,11 @@ def _smaller(first: Value, second: Value) -> Value:
     return second if second.status is Status.FINITE and second.log_upper < first.log_upper else first
 
 
-def _resolved(effect: Effect, node: Node, extents: Extents | None) -> Effect:
-    """The effect given the magnitudes of the operands, as it is where they are not bounded."""
+def _resolved(effect: Effect, node: Node, extents: Extents | None, behind: bool) -> Effect:
+    """The effect given the magnitudes of the operands, as it is where they are not bounded.
+
+    ``behind`` says that the magnitudes may rest on estimates.
+    """
     if effect.given is None or extents is None:
         return effect
     operands = extents.operands(node)
@@ -103,7 +111,11 @@ def _resolved(effect: Effect, node: Node, extents: Extents | None) -> Effect:
         raise RegistryError(
             f"the rule of {node.op} gave {len(found.factors)} factors for {len(node.refs)} inputs of {node.name}"
         )
-    return found if found.status is Status.FINITE else replace(effect, given=None)
+    if found.status is not Status.FINITE:
+        return replace(effect, given=None)
+    if behind:
+        found = replace(found, factors=tuple(replace(f, rigor=Rigor.ESTIMATE) for f in found.factors))
+    return found
 
 
 def _input(node: Node) -> Value:

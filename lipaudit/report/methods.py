@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from lipaudit.report.record import SettingsRecord
 
-OURS = "gram"
+
+def is_ours(settings: SettingsRecord) -> bool:
+    """Whether the norms are lipaudit's own, certified ones."""
+    return settings.method == SettingsRecord.method
 
 
 def cited(settings: SettingsRecord) -> str:

@@ -20,7 +20,7 @@ from lipaudit.report.display import (
     upper_text,
 )
 from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, pixels_are_the_input, place
-from lipaudit.report.methods import OURS, cited
+from lipaudit.report.methods import cited, is_ours
 from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 
 MOST = 5  # names and layers shown before "and n more"
@@ -161,7 +161,7 @@ def _scope(report: AuditReport) -> Iterable[str]:
     }
     rigor = f"; {meaning[network.rigor]}" if network.rigor in meaning and network.status == "finite" else ""
     yield printable(f"Norm {report.settings.norm}, domain {network.domain} ({described(report)}){rigor}.")
-    ours = report.settings.method == OURS
+    ours = is_ours(report.settings)
     if not ours:
         yield printable(f"Norms of weights by {cited(report.settings)}. Rounding is not accounted for.")
     products = any(layer.rigor == "numerical" and layer.weight_shape is None for layer in report.layers)

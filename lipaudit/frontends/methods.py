@@ -1,0 +1,45 @@
+"""The method by which norms are to be found, as a user names it."""
+
+from __future__ import annotations
+
+from lipaudit.errors import UsageError
+from lipaudit.spectral.norms import CertifiedNorms, Norms, PublishedNorms
+from lipaudit.spectral.published.registry import Method, Options, all_methods
+
+OURS = "gram"
+
+
+def method_names() -> tuple[str, ...]:
+    """Every name that a user may give, lipaudit's own first."""
+    return (OURS, *(method.name for method in all_methods() if method.name != OURS))
+
+
+def find_requested(name: str, iterations: int | None = None) -> Method | None:
+    """The published method of that name, None for lipaudit's own norms.
+
+    Raises:
+        UsageError: if there is none, or ``iterations`` are below 1 or given to a method that has none.
+
+    >>> find_requested("gram") is None, find_requested("sedghi2019").title
+    (True, 'Sedghi 2019')
+    """
+    if name not in method_names():
+        raise UsageError(f"there is no method {name!r}; choose from {', '.join(method_names())}")
+    check_iterations(iterations)
+    method = None if name == OURS else next(method for method in all_methods() if method.name == name)
+    if iterations is not None and (method is None or method.iterations is None):
+        raise UsageError(f"{name} has no iterations or samples to choose: leave out iterations (--iterations)")
+    return method
+
+
+def check_iterations(iterations: int | None) -> None:
+    """Refuse a number of iterations below 1."""
+    if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
+        raise UsageError(f"iterations (--iterations) are a whole number of at least 1, not {iterations!r}")
+
+
+def requested_norms(method: Method | None, iterations: int | None, tolerance: float, seed: int) -> Norms:
+    """How the rules are to find norms."""
+    if method is None:
+        return CertifiedNorms(tolerance)
+    return PublishedNorms(method, Options(iterations=iterations, seed=seed, tolerance=tolerance))

@@ -1,0 +1,245 @@
+"""From what a user names to a network that can be computed on: loaded, placed, captured, and the records of it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from lipaudit.errors import (
+    CaptureError,
+    DeviceUnavailableError,
+    LipauditError,
+    ModelLoadError,
+    NonFiniteWeightsError,
+    UsageError,
+)
+from lipaudit.frontends import LoadedModel, load
+from lipaudit.frontends.module import wrap_module
+from lipaudit.frontends.spec import parse_input
+from lipaudit.graph.capture import capture
+from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
+from lipaudit.graph.node import Graph
+from lipaudit.graph.placeholders import fill, has_values
+from lipaudit.graph.recognise import recognise
+from lipaudit.graph.simplify import fold
+from lipaudit.report.record import ModelRecord
+from lipaudit.spectral.gram import check_tolerance
+
+_PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
+InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
+
+
+class Clock:
+    """Seconds per phase."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """End the phase that began with the clock or the last lap."""
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 3)
+        self._last = now
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """A network on zeros of its input's shape: ``graph`` as captured, ``recognised`` equal to it, ``simple`` with scales folded."""
+
+    inputs: dict[str, torch.Tensor]
+    graph: Graph
+    recognised: Graph
+    simple: Graph
+
+
+def check_settings(tol: float, device: str) -> None:
+    """Refuse a tolerance that means nothing and a device that is not there."""
+    try:
+        check_tolerance(tol)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
+
+
+def open_model(
+    model: nn.Module | str,
+    input_shape: InputShape | None,
+    weights: str | None,
+    arch: str | None,
+    structure: bool = False,
+) -> LoadedModel:
+    """The network that a user named or gave."""
+    shapes = _shapes(input_shape)
+    if isinstance(model, str):
+        return load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure)
+    if weights is not None or arch is not None:
+        raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
+    return wrap_module(model, shapes)
+
+
+@contextmanager
+def placed(loaded: LoadedModel, device: str, structure: bool = False) -> Iterator[torch.device]:
+    """The network on the requested device with weights that can be bounded; errors inside get the model's name."""
+    with _named(loaded), _on_device(loaded.module, device) as place:
+        if not structure:
+            _check_finite(loaded.module)
+        yield place
+
+
+def captured(loaded: LoadedModel, place: torch.device, structure: bool = False) -> Captured:
+    """The network as a graph; ``structure`` fills the places of weights that were never read."""
+    inputs = _inputs(loaded, place)
+    graph = _graph(loaded.module, inputs)
+    recognised = recognise(fill(graph) if structure else graph)
+    return Captured(inputs, graph, recognised, fold(recognised))
+
+
+def _shapes(input_shape: InputShape | None) -> dict[str, tuple[int, ...]] | None:
+    if input_shape is None:
+        return None
+    if isinstance(input_shape, str):
+        return dict([parse_input(input_shape)])
+    if isinstance(input_shape, int):
+        return {"": (input_shape,)}
+    if isinstance(input_shape, Mapping):
+        return {name: tuple(shape) for name, shape in input_shape.items()}
+    return {"": tuple(input_shape)}
+
+
+@contextmanager
+def _named(loaded: LoadedModel) -> Iterator[None]:
+    """Put the model's name in front of an error that does not have it."""
+    try:
+        yield
+    except LipauditError as error:
+        message = str(error)
+        if loaded.spec not in message and not isinstance(error, UsageError):
+            error.args = (f"{loaded.spec}: {message}", *error.args[1:])
+        raise
+
+
+@contextmanager
+def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
+    """The module on the requested device, and back where it was."""
+    tensors = [*module.parameters(), *module.buffers()]
+    original = tensors[0].device if has_values(module) and tensors else torch.device("cpu")
+    target = original if device == "auto" else torch.device(device)
+    if target == original or not tensors:
+        yield original
+        return
+    module.to(target)
+    try:
+        yield target
+    finally:
+        module.to(original)
+
+
+def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor]:
+    try:
+        return {
+            name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=device)
+            for name, shape in loaded.input_shapes.items()
+        }
+    except RuntimeError as error:
+        shapes = ", ".join(f"{name}: {shape}" for name, shape in loaded.input_shapes.items())
+        raise UsageError(
+            f"an input of this size does not fit into memory ({shapes}): give a smaller --input"
+        ) from error
+
+
+def _graph(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
+    """The network as a graph, or its layers one by one where it is none but runs on the inputs."""
+    try:
+        return capture(module, inputs)
+    except CaptureError as error:
+        return layers_by_hooks(module, inputs, error)
+
+
+def _check_finite(module: nn.Module) -> None:
+    lazy = [name for name, p in [*module.named_parameters(), *module.named_buffers()] if is_lazy(p)]
+    if lazy:
+        raise ModelLoadError(
+            f"{lazy[0]} has no shape yet (a lazy module): run the network once on an input before the audit"
+        )
+    if not has_values(module):
+        raise ModelLoadError("the network is on the meta device: load its weights, or audit its structure alone")
+    bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
+    # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
+    for name, b in module.named_buffers():
+        statistic = name.endswith(("running_mean", "running_var"))
+        if b.is_floating_point() and bool((~torch.isfinite(b) if statistic else torch.isnan(b)).any()):
+            bad.append(name)
+    if bad:
+        raise NonFiniteWeightsError(bad)
+
+
+def state_dict_sha256(module: nn.Module) -> str:
+    """SHA-256 over the sorted (name, dtype, shape, bytes) of the state dict: independent of order, tied tensors allowed."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        plain = tensor.detach().to("cpu").contiguous()
+        digest.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+    return digest.hexdigest()
+
+
+def model_record(loaded: LoadedModel, graph: Graph, structure: bool = False) -> ModelRecord:
+    """Which model was opened."""
+    preprocessing = loaded.preprocessing
+    return ModelRecord(
+        spec=loaded.spec,
+        source=loaded.source,
+        weights=loaded.weights,
+        input_shape=next(iter(loaded.input_shapes.values())),
+        num_parameters=graph.num_parameters,
+        state_dict_sha256=None if structure else state_dict_sha256(loaded.module),
+        file_sha256=loaded.file_sha256,
+        input_shapes=dict(loaded.input_shapes),
+        unused_parameters=graph.unused_parameters,
+        preprocessing={"mean": preprocessing.mean, "std": preprocessing.std} if preprocessing is not None else None,
+    )
+
+
+def environment() -> dict[str, object]:
+    """Where this runs."""
+    packages = {name: metadata.version(name) for name in _PACKAGES}
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        "packages": packages,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def timestamp() -> str:
+    """Now, in ISO 8601, UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def remarks(graph: Graph) -> list[str]:
+    """What a reader must know of a captured network."""
+    found = []
+    if any(node.op == UNCAPTURED for node in graph):
+        found.append(
+            "The network was not captured: the rows are the layers that ran on an input of zeros, each by itself, and "
+            "nothing is claimed for the network."
+        )
+    if graph.constant_outputs:
+        found.append(f"{graph.constant_outputs} output(s) do not depend on the input and are left out.")
+    if len(graph.outputs) > 1:
+        found.append(f"The network has {len(graph.outputs)} outputs; its bound is for all of them taken as one vector.")
+    return found
