@@ -73,27 +73,8 @@ def conv_norm(
     True
     """
     check_tolerance(tol)
-    d = kernel.dim() - 2
-
-    def each(value: int | Sequence[int]) -> tuple[int, ...]:
-        return (value,) * d if isinstance(value, int) else tuple(value)
-
-    dilations = each(dilation)
-    if padding == "same":
-        if any(s != 1 for s in each(stride)):
-            raise ValueError('padding="same" needs stride 1')
-        totals = [d_ * (k - 1) for d_, k in zip(dilations, kernel.shape[2:], strict=True)]
-        sides = tuple((t // 2, t - t // 2) for t in totals)
-    elif padding == "valid":
-        sides = ((0, 0),) * d
-    elif isinstance(padding, str):
-        raise ValueError(f'padding must be integers, "same" or "valid", not {padding!r}')
-    else:
-        sides = tuple((p, p) for p in each(padding))
-        if any(p < 0 for p in each(padding)):
-            raise ValueError("padding must be at least 0")
-    convolution = Convolution(
-        kernel, each(input_size), each(stride), sides, dilations, groups, padding_mode, transposed, each(output_padding)
+    convolution = Convolution.like_torch(
+        kernel, input_size, stride, padding, dilation, groups, padding_mode, transposed, output_padding
     )
     return convolution_norm(convolution, tol).bracket
 
@@ -108,7 +89,7 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
     found = _solve(ordinary, tol)
     if not found.exact:
         found = replace(found, log_lower=lower_bound(ordinary, found.start))
-    if found.log_upper - found.log_lower > math.log1p(tol) and _group_entries(ordinary) <= EXPLICIT_ENTRIES:
+    if found.log_upper - found.log_lower > math.log1p(tol) and is_small(ordinary):
         found = _write_out(ordinary, found, tol)
     down, up = log_power_of_two(float(exponent))
     bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
@@ -166,6 +147,11 @@ def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
     # the torus bracket's lower end belongs to a frequency that the grid may miss
     exact = reduced.exact and note.startswith("grid")
     return _Found(found.log_lower, found.log_upper, note, exact, start=found, group_log_uppers=groups)
+
+
+def is_small(convolution: Convolution) -> bool:
+    """Whether the operator of one group is small enough to be written out as a matrix."""
+    return _group_entries(convolution) <= EXPLICIT_ENTRIES
 
 
 def _group_entries(convolution: Convolution) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -66,6 +67,51 @@ class Convolution:
                 f"an input of size {self.input_size} gives an output of size {self.output_size}: "
                 "the kernel does not fit"
             )
+
+    @classmethod
+    def like_torch(
+        cls,
+        kernel: torch.Tensor,
+        input_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        padding_mode: str = "zeros",
+        transposed: bool = False,
+        output_padding: int | Sequence[int] = 0,
+    ) -> Convolution:
+        """The convolution that ``torch.nn.Conv2d`` or ``ConvTranspose2d`` (1 to 3 dimensions) computes with these arguments."""
+        d = kernel.dim() - 2
+
+        def each(value: int | Sequence[int]) -> tuple[int, ...]:
+            return (value,) * d if isinstance(value, int) else tuple(value)
+
+        dilations = each(dilation)
+        if padding == "same":
+            if any(s != 1 for s in each(stride)):
+                raise ValueError('padding="same" needs stride 1')
+            totals = [d_ * (k - 1) for d_, k in zip(dilations, kernel.shape[2:], strict=True)]
+            sides = tuple((t // 2, t - t // 2) for t in totals)
+        elif padding == "valid":
+            sides = ((0, 0),) * d
+        elif isinstance(padding, str):
+            raise ValueError(f'padding must be integers, "same" or "valid", not {padding!r}')
+        else:
+            sides = tuple((p, p) for p in each(padding))
+            if any(p < 0 for p in each(padding)):
+                raise ValueError("padding must be at least 0")
+        return cls(
+            kernel,
+            each(input_size),
+            each(stride),
+            sides,
+            dilations,
+            groups,
+            padding_mode,
+            transposed,
+            each(output_padding),
+        )
 
     @property
     def kernel_size(self) -> tuple[int, ...]:
@@ -159,11 +205,13 @@ class Taps:
         return tuple(0.5 * float(e) for e in (self.offsets.amax(0) - self.offsets.amin(0)).tolist())
 
 
-def polyphase(kernel: torch.Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]) -> Taps:
+def polyphase(
+    kernel: torch.Tensor, stride: tuple[int, ...], dilation: tuple[int, ...], drop_zeros: bool = True
+) -> Taps:
     """Reduce a kernel (groups, c_out, c_in, *k) with stride and dilation to stride-free taps.
 
     Exact: the operator norm on a circular grid of N points (s divides N) is that of the taps on N / s points.
-    Taps that are zero everywhere are dropped, which lowers the degree.
+    Taps that are zero everywhere are dropped, which lowers the degree; with ``drop_zeros=False`` no entry is looked at.
     """
     groups, c_out, c_in = kernel.shape[:3]
     axes = []
@@ -174,7 +222,7 @@ def polyphase(kernel: torch.Tensor, stride: tuple[int, ...], dilation: tuple[int
     blocks: dict[tuple[int, ...], dict[int, torch.Tensor]] = {}
     for index in torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[3:]]).reshape(-1, len(axes)).tolist():
         tap = kernel[(slice(None), slice(None), slice(None), *index)]
-        if not bool(tap.any()):
+        if drop_zeros and not bool(tap.any()):
             continue
         shift = tuple(axis[a][0] for axis, a in zip(axes, index, strict=True))
         phase = 0

@@ -12,7 +12,7 @@ the full one, so that its norm is a lower bound of the full one.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional
@@ -46,39 +46,67 @@ def apply(convolution: Convolution, x: torch.Tensor) -> torch.Tensor:
     return conv(padded, kernel, None, convolution.stride, 0, convolution.dilation, convolution.groups)
 
 
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """Where the symbol of each of several layers stretches most: the output wave ``left[l] exp(-i <angles[l], j>)`` of group ``groups[l]``.
+
+    ``groups`` (layers,), ``angles`` (layers, d) in radians per step of the output, ``left`` (layers, c_out / groups).
+    """
+
+    groups: torch.Tensor
+    angles: torch.Tensor
+    left: torch.Tensor
+
+    @classmethod
+    def of(cls, found: Supremum) -> Waves:
+        """The wave of one layer."""
+        return cls(torch.tensor([found.group]), torch.tensor([found.angle], dtype=torch.float64), found.left[None])
+
+
 def lower_bound(convolution: Convolution, start: Supremum | None, iterations: int = ITERATIONS) -> float:
     """log of a lower bound of the operator norm, rounded down, by power iteration on a patch of the true operator.
 
-    The kernel's entries must be at most 1 in size (see ``scale_to_unit``). Iterations run in float32, only the final
-    quotient ||K x|| / ||x|| is evaluated in float64 and with a margin.
+    The kernel's entries must be at most 1 in size (see ``scale_to_unit``).
     """
-    patch = _patch(convolution)
-    x = _start(patch, start)
+    ratio = float(lower_bounds(convolution, 1, None if start is None else Waves.of(start), iterations)[0])
+    return log_down(ratio) if ratio > 0 else -math.inf
+
+
+def lower_bounds(
+    convolution: Convolution, layers: int, start: Waves | None, iterations: int = ITERATIONS
+) -> torch.Tensor:
+    """Lower bounds of the operator norms of several layers of equal geometry, rounded down, in plain units: (layers,).
+
+    The layers are one convolution with ``layers`` times as many groups. Iterations run in float32, only the final
+    quotients ||K x|| / ||x|| are evaluated in float64 and with a margin. Nothing is read back from the device.
+    """
+    patch = _patch(convolution, layers)
+    x = _start(patch, layers, start)
     with torch.enable_grad():
         for _ in range(iterations):
-            x = (x / torch.linalg.vector_norm(x).clamp_min(1e-30)).requires_grad_(True)
+            lengths = torch.linalg.vector_norm(x.reshape(layers, -1), dim=1).clamp_min(1e-30)
+            x = (x.reshape(layers, -1) / lengths[:, None]).reshape(x.shape).requires_grad_(True)
             y = apply(patch, x)
-            (x,) = torch.autograd.grad(0.5 * (y * y).sum(), x)
+            (x,) = torch.autograd.grad(y, x, y.detach())
     x = x.to(torch.float64)
-    y = apply(patch, x)
-    length = float(torch.linalg.vector_norm(x)) * (1 + gamma(2 * x.numel() + 8))
-    if not 0 < length < math.inf:
-        return -math.inf
+    y = apply(patch, x).reshape(layers, -1)
+    x = x.reshape(layers, -1)
+    length = torch.linalg.vector_norm(x, dim=1) * (1 + gamma(2 * x.shape[1] + 8))
     # |fl(K x) - K x| <= gamma |K| |x| entrywise, and the operator |K| with entries <= 1 has at most this norm
     c_in, c_out = patch.channels
     terms = math.prod(patch.kernel_size) * c_in // patch.groups
     axes = zip(patch.input_size, patch.padding, strict=True)
     copies = math.prod(padding_copies(h, p, patch.padding_mode) for h, p in axes)
-    per_input = math.prod(patch.kernel_size) * c_out / patch.groups
+    per_input = math.prod(patch.kernel_size) * c_out // patch.groups
     slack = gamma(2 * terms + 8) * math.sqrt(terms * per_input) * copies
-    ratio = float(torch.linalg.vector_norm(y)) * (1 - gamma(2 * y.numel() + 8)) / length * (1 - 2**-50) - slack
-    return log_down(ratio) if ratio > 0 else -math.inf
+    ratio = torch.linalg.vector_norm(y, dim=1) * (1 - gamma(2 * y.shape[1] + 8)) / length * (1 - 2**-50) - slack
+    return torch.where((length > 0) & torch.isfinite(length), ratio, 0.0).clamp_min(0.0)
 
 
-def _patch(convolution: Convolution) -> Convolution:
+def _patch(convolution: Convolution, layers: int) -> Convolution:
     """The operator on a corner of the input; for copied borders its unpadded interior. A compression either way."""
     d = len(convolution.input_size)
-    per_pixel = convolution.kernel.numel() / math.prod(convolution.stride)
+    per_pixel = convolution.kernel.numel() / layers / math.prod(convolution.stride)
     side = int((PATCH_BUDGET / per_pixel) ** (1 / d))
     sides = [
         min(h, max(k + 2 * s, min(PATCH, side)))
@@ -92,29 +120,33 @@ def _patch(convolution: Convolution) -> Convolution:
     return replace(convolution, input_size=tuple(sides), padding=((0, 0),) * d, padding_mode="zeros")
 
 
-def _start(convolution: Convolution, start: Supremum | None) -> torch.Tensor:
+def _start(convolution: Convolution, layers: int, start: Waves | None) -> torch.Tensor:
     """K* of the output wave that the symbol stretches most, windowed; random where no symbol was computed."""
-    shape = (1, convolution.channels[0], *convolution.input_size)
     device = convolution.kernel.device
+    c_in, c_out = (c // layers for c in convolution.channels)
+    generator = torch.Generator().manual_seed(0)
+    noise = (
+        torch.randn((1, c_in, *convolution.input_size), generator=generator)
+        .to(device)
+        .repeat(1, layers, *[1] * len(convolution.input_size))
+    )
     if start is None:
-        generator = torch.Generator().manual_seed(0)
-        return torch.randn(shape, generator=generator).to(device)
-    wave = torch.zeros(1, convolution.channels[1], *convolution.output_size)
-    phase = torch.zeros(())
-    window = torch.ones(())
-    for axis, (n, angle) in enumerate(zip(convolution.output_size, start.angle, strict=True)):
-        steps = torch.arange(n, dtype=torch.float32)
-        shape_1d = [-1 if a == axis else 1 for a in range(len(convolution.output_size))]
-        phase = phase + (angle * steps).reshape(shape_1d)
+        return noise
+    d = len(convolution.output_size)
+    phase = torch.zeros((layers, *[1] * d), device=device)
+    window = torch.ones((), device=device)
+    for axis, n in enumerate(convolution.output_size):
+        steps = torch.arange(n, dtype=torch.float32, device=device)
+        shape = [-1 if a == axis else 1 for a in range(d)]
+        phase = phase + start.angles[:, axis].to(torch.float32).reshape(-1, *[1] * d) * steps.reshape(shape)
         if convolution.padding_mode != "circular":
-            window = window * torch.sin(math.pi * (steps + 0.5) / n).reshape(shape_1d)
-    left = start.left.to(torch.complex64).reshape(-1, *[1] * len(convolution.output_size))
-    first = start.group * left.shape[0]
-    wave[0, first : first + left.shape[0]] = (left * torch.polar(window, -phase)).real
-    wave = wave.to(device)
+            window = window * torch.sin(math.pi * (steps + 0.5) / n).reshape(shape)
+    left = start.left.to(torch.complex64).reshape(layers, -1, *[1] * d)
+    wave = torch.zeros(layers, c_out // left.shape[1], left.shape[1], *convolution.output_size, device=device)
+    waves = (left * torch.polar(window.expand_as(phase), -phase)[:, None]).real
+    wave[torch.arange(layers, device=device), start.groups.to(device)] = waves
     with torch.enable_grad():
-        x = torch.zeros(shape, device=device, requires_grad=True)
-        (x,) = torch.autograd.grad((apply(convolution, x) * wave).sum(), x)
-    if not bool(x.any()):
-        return _start(convolution, None)
-    return x
+        x = torch.zeros_like(noise, requires_grad=True)
+        (x,) = torch.autograd.grad(apply(convolution, x), x, wave.reshape(1, -1, *convolution.output_size))
+    hit = x.reshape(layers, -1).abs().amax(1) > 0  # a wave may miss every window
+    return torch.where(hit.repeat_interleave(c_in).reshape(1, -1, *[1] * d), x, noise)

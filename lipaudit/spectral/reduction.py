@@ -54,26 +54,28 @@ class Reduction:
         return bool(2 * groups * lags * min(rows, columns) ** 2 > LAG_NUMBERS)
 
 
-def reduce(convolution: Convolution) -> Reduction:
+def reduce(convolution: Convolution, drop_zeros: bool = True) -> Reduction:
     """The symbol of an ordinary (not transposed) convolution and the frequencies that count.
+
+    ``drop_zeros`` leaves out taps that are zero everywhere, which may need fewer frequencies but looks at every tap.
 
     >>> kernel = torch.ones(1, 1, 3)
     >>> reduce(Convolution(kernel, (8,), (1,), ((1, 1),), (1,))).period
     (9,)
     """
     if convolution.padding_mode == "circular":
-        return _circular(convolution)
+        return _circular(convolution, drop_zeros)
     if convolution.padding_mode == "zeros":
-        return _zero_padded(convolution)
+        return _zero_padded(convolution, drop_zeros)
     axes = list(zip(convolution.input_size, convolution.padding, strict=True))
     padded = tuple(h + sum(p) for h, p in axes)
     inner = replace(convolution, input_size=padded, padding=((0, 0),) * len(padded), padding_mode="zeros")
     copies = math.prod(padding_copies(h, p, convolution.padding_mode) for h, p in axes)
-    return replace(_zero_padded(crop(inner)), copies=copies, exact=False)
+    return replace(_zero_padded(crop(inner), drop_zeros), copies=copies, exact=False)
 
 
-def _zero_padded(convolution: Convolution) -> Reduction:
-    taps = polyphase(convolution.grouped_taps(), convolution.stride, convolution.dilation)
+def _zero_padded(convolution: Convolution, drop_zeros: bool) -> Reduction:
+    taps = polyphase(convolution.grouped_taps(), convolution.stride, convolution.dilation, drop_zeros)
     axes = list(zip(convolution.input_size, convolution.extent, convolution.stride, convolution.padding, strict=True))
     period = tuple(-(-max(h + min(max(*p, 0), k - 1), k) // s) for h, k, s, p in axes)
     found = Reduction(taps, _distinct(period, taps), size_free=True)
@@ -86,11 +88,11 @@ def _has_whole_window(h: int, k: int, s: int, p: tuple[int, int], outputs: int) 
     return max(0, -(-p[0] // s)) <= min(outputs - 1, (h - k + p[0]) // s)
 
 
-def _circular(convolution: Convolution) -> Reduction:
+def _circular(convolution: Convolution, drop_zeros: bool) -> Reduction:
     axes = list(zip(convolution.input_size, convolution.stride, convolution.output_size, strict=True))
     aligned = all(h % s == 0 for h, s, _ in axes)
     stride = convolution.stride if aligned else (1,) * len(axes)
-    taps = polyphase(convolution.grouped_taps(), stride, convolution.dilation)
+    taps = polyphase(convolution.grouped_taps(), stride, convolution.dilation, drop_zeros)
     period = tuple(h // s for (h, _, _), s in zip(axes, stride, strict=True))
     exact = all(n * s == h for h, s, n in axes)
     copies = 1 if exact else math.prod(max(Counter(s * j % h for j in range(n)).values()) for h, s, n in axes)

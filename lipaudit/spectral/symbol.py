@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +51,10 @@ class Frequencies:
         """The points that a mask, an index tensor or a slice picks."""
         return Frequencies(self.index[keep], self.period)
 
+    def to(self, device: torch.device) -> Frequencies:
+        """The same points on another device."""
+        return Frequencies(self.index.to(device), self.period)
+
     def halved(self) -> Frequencies:
         """The same points as multiples of half the step, so that :meth:`split` can place children between them."""
         return Frequencies(self.index * 2, tuple(2 * n for n in self.period))
@@ -68,20 +73,29 @@ class Frequencies:
 
     def angles(self) -> torch.Tensor:
         """w in radians, (points, d)."""
-        return 2 * math.pi * self.index.to(torch.float64) / torch.tensor(self.period, dtype=torch.float64)
+        return 2 * math.pi * self.index.to(torch.float64) / self.index.new_tensor(self.period)
+
+
+def tap_sizes(matrices: torch.Tensor) -> torch.Tensor:
+    """An upper bound of sum_t ||K_t||_F of taps (groups, taps, rows, columns) with entries of at most 1: (groups,)."""
+    return frobenius_squared_up(matrices, 2).sqrt().sum(1) * (1 + 2**-40)
 
 
 class SymbolGram:
-    """G(w) of every group of a stride-free convolution, scaled by ``2 ** (-2 * exponent)``.
+    """G(w) of every group of a stride-free convolution, scaled by ``2 ** (-2 * exponent)``, on the device of the taps.
+
+    ``size`` bounds sum_t ||K_t||_F in every group; taps that come with it have entries of at most 1 and are not scaled.
 
     Attributes:
         n: side of G; groups, taps: their numbers.
         error: bound on the spectral norm of (computed - exact) G at any frequency.
     """
 
-    def __init__(self, taps: Taps) -> None:
-        matrices, exponent = scale_to_unit(taps.matrices, dims=4)
-        self.exponent = float(exponent)
+    def __init__(self, taps: Taps, size: float | None = None) -> None:
+        matrices, self.exponent = taps.matrices, 0.0
+        if size is None:
+            matrices, exponent = scale_to_unit(taps.matrices, dims=4)
+            self.exponent, size = float(exponent), float(tap_sizes(matrices).amax())
         # (groups, taps, rows, n) with n the smaller side; D^T has the singular values of D
         self._transposed = matrices.shape[2] < matrices.shape[3]
         self.matrices = matrices.mT if self._transposed else matrices
@@ -91,6 +105,7 @@ class SymbolGram:
         self.lags, position = torch.unique(torch.cat([steps[i, i:] for i in range(count)]), dim=0, return_inverse=True)
         if bool(self.lags[0].any()):  # taps are sorted, so every kept lag is lexicographically >= 0
             raise AssertionError("the zero lag comes first")
+        position = position.to(matrices.device)
         products = self.matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
         start = 0
         for i in range(count):
@@ -101,8 +116,8 @@ class SymbolGram:
         symmetric[:, 0] *= 0.5
         self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
         self._sine = (products.mT - products)[:, 1:].flatten(2)
-        sizes = frobenius_squared_up(self.matrices, 2).sqrt().sum(1).amax() * (1 + 2**-40)
-        self.scale = float(sizes) ** 2 * (1 + 2**-40)
+        self.lags = self.lags.to(matrices.device)
+        self.scale = size**2 * (1 + 2**-40)
         self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * _TRIG_ERROR)
         if self.n > 1:
             self._trace = torch.diagonal(products, dim1=-2, dim2=-1).sum(-1) * 2
@@ -122,7 +137,7 @@ class SymbolGram:
         return 2 * self.n**2 + gathered
 
     def _waves(self, frequencies: Frequencies) -> tuple[torch.Tensor, torch.Tensor]:
-        fraction = torch.zeros(len(frequencies), len(self.lags), dtype=torch.float64)
+        fraction = torch.zeros(len(frequencies), len(self.lags), dtype=torch.float64, device=self.lags.device)
         for axis, period in enumerate(frequencies.period):
             steps = torch.outer(frequencies.index[:, axis], self.lags[:, axis]) % period
             fraction += steps.to(torch.float64) / period
@@ -142,6 +157,23 @@ class SymbolGram:
                 real[rows] = cosine[rows] @ self._cosine[group]
                 imaginary[rows] = sine[rows] @ self._sine[group]
         return torch.complex(real, imaginary).reshape(-1, self.n, self.n)
+
+    def in_order(self, counts: Sequence[int], frequencies: Frequencies) -> torch.Tensor:
+        """G for pairs that are sorted by group, ``counts[g]`` of group g: (pairs, n, n), real where no phase occurs.
+
+        What :meth:`at` computes, without reading the groups back from the device.
+        """
+        if len(self.lags) == 1:
+            rows = [self._cosine[g].expand(count, -1) for g, count in enumerate(counts) if count]
+            return torch.cat(rows).reshape(-1, self.n, self.n)
+        cosine, sine = self._waves(frequencies)
+        parts, start = [], 0
+        for group, count in enumerate(counts):
+            if count:
+                here = slice(start, start + count)
+                parts.append(torch.complex(cosine[here] @ self._cosine[group], sine[here] @ self._sine[group]))
+                start += count
+        return torch.cat(parts).reshape(-1, self.n, self.n)
 
     def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
         """Certified bounds of lambda_max(G) by trace and Frobenius norm, (groups, points); exact + error for n = 1."""
@@ -164,10 +196,11 @@ class SymbolGram:
         variance = (squares / self.n - low**2).clamp_min(0)
         return (mean + self.error + ((self.n - 1) * variance).sqrt()) * (1 + 2**-40)
 
-    def left_vector(self, group: int, angle: tuple[float, ...], vector: torch.Tensor) -> torch.Tensor:
-        """The direction of the output, (c_out / groups,), of an eigenvector of G at a frequency in radians."""
+    def left_vectors(self, groups: torch.Tensor, angles: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        """The directions of the output, (pairs, c_out / groups), of eigenvectors (pairs, n) of G at frequencies (pairs, d) in radians."""
         if self._transposed:
-            return vector.conj()
-        phase = self.taps.offsets.to(torch.float64) @ torch.tensor(angle, dtype=torch.float64)
-        waves = torch.complex(torch.cos(phase), -torch.sin(phase))
-        return torch.einsum("t,trn,n->r", waves, self.matrices[group].to(vector.dtype), vector)
+            return vectors.conj()
+        phase = angles @ self.taps.offsets.to(angles).T
+        waves = torch.polar(torch.ones_like(phase), -phase)
+        products = torch.einsum("ptrn,pn->ptr", self.matrices[groups].to(vectors.dtype), vectors)
+        return torch.einsum("pt,ptr->pr", waves, products)

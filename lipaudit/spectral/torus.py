@@ -205,7 +205,8 @@ class _Search:
         group, angle, vector = self.place or (0, (0.0,) * self.gram.lags.shape[1], self._noise)
         down, up = log_power_of_two(self.gram.exponent)
         lower = round_down(log_down(self.best) / 2 + down) if self.best > 0 else -math.inf
-        left = self.gram.left_vector(group, angle, vector)
+        angles = torch.tensor([angle], dtype=torch.float64)
+        left = self.gram.left_vectors(torch.tensor([group]), angles, vector[None])[0]
         real_angle = tuple(a / g for a, g in zip(angle, self.gram.taps.divisors, strict=True))
         return Supremum(lower, round_up(log_up(upper) / 2 + up), group, real_angle, left, tight)
 
@@ -227,10 +228,11 @@ def grid_bounds(gram: SymbolGram, period: tuple[int, ...]) -> torch.Tensor:
 def starting_points(gram: SymbolGram) -> int:
     """Points of the lattice from which the torus search starts."""
     density = min(_START_DENSITY, max(_LEAST_DENSITY, math.sqrt(FLAT_DENSITY / gram.n)))
-    return math.prod(_lattice(gram.taps.degrees, density))
+    return math.prod(lattice(gram.taps.degrees, density))
 
 
-def _lattice(degrees: tuple[float, ...], density: float) -> tuple[int, ...]:
+def lattice(degrees: tuple[float, ...], density: float) -> tuple[int, ...]:
+    """Points per axis of a lattice with ``density`` points per degree; one where the symbol is constant."""
     return tuple(1 if n == 0 else max(math.ceil(density / 2), math.ceil(density * n)) for n in degrees)
 
 
@@ -243,7 +245,7 @@ def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -
     limit = budget / gram.evaluation_cost
     finest = _flat_density(gram, limit)
     density = min(_START_DENSITY, finest)
-    period = _lattice(degrees, density)
+    period = lattice(degrees, density)
     half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
     cells = search.pairs(Frequencies.lattice(period).halved())
     search.start(cells)
@@ -251,10 +253,10 @@ def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -
     slack = SLACKS[-1]
     while True:
         reach = [round_up(n * h) for n, h in zip(degrees, half_widths, strict=True)]
-        local = _cosine_squared([math.fsum(reach)])
+        local = cosine_squared([math.fsum(reach)])
         if whole and search.is_flat(cells, local):
             if 2 * density > finest:
-                return _complete_lattice(search, _lattice(degrees, finest))
+                return _complete_lattice(search, lattice(degrees, finest))
             left = cells
         else:
             left = search.unproved(cells, slack, local, _LANCZOS_STEPS[0])
@@ -264,7 +266,7 @@ def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -
         if not any(axes) or search.evaluations + 1.5 * children > limit:
             # everything dropped so far is below the threshold or below the last lattice's proved maximum
             top = max(search.prove_maximum(left), search.threshold(slack, local))
-            factor = _cosine_squared(reach) if whole else local
+            factor = cosine_squared(reach) if whole else local
             upper = max(search.threshold(slack), round_up(top / factor))
             return search.result(upper, tight=upper <= search.threshold(1.0))
         whole = whole and len(left) == len(cells)
@@ -277,7 +279,7 @@ def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -
 def _flat_density(gram: SymbolGram, limit: float) -> float:
     """Points per degree and axis of the lattice that a flat spectrum gets."""
     density = math.sqrt(FLAT_DENSITY / gram.n)
-    while density > _START_DENSITY and gram.groups * math.prod(_lattice(gram.taps.degrees, density)) > 2 * limit:
+    while density > _START_DENSITY and gram.groups * math.prod(lattice(gram.taps.degrees, density)) > 2 * limit:
         density *= 0.9
     return max(density, _LEAST_DENSITY)
 
@@ -285,13 +287,13 @@ def _flat_density(gram: SymbolGram, limit: float) -> float:
 def _complete_lattice(search: _Search, period: tuple[int, ...]) -> Supremum:
     """The bound max sigma_1 / prod_a cos(pi n_a / N_a) of a complete lattice of N_a points per axis."""
     degrees = search.gram.taps.degrees
-    factor = _cosine_squared([round_up(math.pi * n / p) for n, p in zip(degrees, period, strict=True)])
+    factor = cosine_squared([round_up(math.pi * n / p) for n, p in zip(degrees, period, strict=True)])
     top = search.prove_maximum(search.pairs(Frequencies.lattice(period)))
     upper = round_up(top / factor)
     return search.result(upper, tight=upper <= search.threshold(1.0))
 
 
-def _cosine_squared(angles: list[float]) -> float:
+def cosine_squared(angles: list[float]) -> float:
     """prod cos^2, rounded down; 0 where an angle reaches pi / 2."""
     product = 1.0
     for angle in angles:

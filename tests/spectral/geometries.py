@@ -12,6 +12,7 @@ from torch import nn
 
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution import conv_norm
+from lipaudit.spectral.geometry import Convolution
 
 MODES = ("zeros", "circular", "reflect", "replicate")
 # By number of spatial axes: the largest input and kernel side that keep the operator small.
@@ -88,6 +89,20 @@ class Case:
         if images.numel() == 0:
             raise RuntimeError("empty output")
         return images.flatten(1)
+
+    def convolution(self, kernel: torch.Tensor) -> Convolution:
+        """The geometry as lipaudit reads torch's arguments; ValueError where it refuses them."""
+        return Convolution.like_torch(
+            kernel,
+            self.input_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            self.padding_mode,
+            self.transposed,
+            self.output_padding or 0,
+        )
 
     def norm(self, kernel: torch.Tensor, tol: float = 1e-3) -> Bracket:
         return conv_norm(

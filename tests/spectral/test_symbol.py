@@ -196,7 +196,7 @@ def test_the_left_vector_is_the_direction_that_is_stretched_into(shape: tuple[in
     frequencies = Frequencies(torch.tensor([[2]]), (7,))
     values, vectors = torch.linalg.eigh(gram.at(torch.tensor([0]), frequencies))
     angle = tuple(frequencies.angles()[0].tolist())
-    left = gram.left_vector(0, angle, vectors[0, :, -1])
+    left = gram.left_vectors(torch.tensor([0]), torch.tensor([angle], dtype=torch.float64), vectors[:, :, -1])[0]
     symbol = _symbol(taps, 0, frequencies.angles())[0] * 2.0**-gram.exponent
     gain = torch.linalg.vector_norm(symbol.mH @ left) / torch.linalg.vector_norm(left)
     assert float(gain) ** 2 == pytest.approx(float(values[0, -1]), rel=1e-10)

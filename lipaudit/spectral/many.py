@@ -1,0 +1,180 @@
+"""Certified norms of many convolutions at once, batched by geometry: the way to a GPU's speed.
+
+The same brackets as ``convolution.convolution_norm`` finds one by one, by the same reduction to a symbol and the same certificates, in
+another order of work: layers of equal geometry are one batch, and a batch takes a fixed sequence of large steps (``suprema``). What a
+complete lattice costs is bounded by a budget, so that large inputs take the torus with its cosine factor instead of their own grid.
+Everything is float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from lipaudit.errors import NonFiniteWeightsError
+from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
+from lipaudit.spectral.convolution import ConvolutionNorm, convolution_norm, is_small
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.gram import check_tolerance
+from lipaudit.spectral.power import Waves, lower_bounds
+from lipaudit.spectral.reduction import Reduction, crop, reduce
+from lipaudit.spectral.rounding import log_power_of_two, scale_to_unit
+from lipaudit.spectral.suprema import Peaks, Search, suprema, together
+from lipaudit.spectral.symbol import SymbolGram, tap_sizes
+from lipaudit.spectral.torus import cosine_squared, lattice
+
+# Floating-point operations that one layer's complete lattice may cost, about 30 n^3 per frequency.
+LATTICE_BUDGET = 5e12
+LEAST_DENSITY = 16.0
+# Numbers of kernels that are worked on at once; symbols and their lags take some ten times as much memory.
+HELD_NUMBERS = 2**27
+
+
+def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) -> list[ConvolutionNorm]:
+    """The brackets of several convolutions, in their order; the kernels may lie on a GPU, all on the same one.
+
+    Args:
+        convolutions: ordinary or transposed, of any geometry.
+        tol: as for :func:`lipaudit.spectral.convolution.convolution_norm`.
+
+    Raises:
+        NonFiniteWeightsError: if a kernel holds NaN or infinity.
+
+    >>> same = Convolution(torch.eye(2)[:, :, None] * 3, (8,), (1,), ((0, 0),), (1,))
+    >>> [round(found.bracket.upper, 2) for found in convolution_norms([same, same])]
+    [3.0, 3.0]
+    """
+    check_tolerance(tol)
+    batches: dict[tuple[object, ...], list[int]] = {}
+    for position, convolution in enumerate(convolutions):
+        batches.setdefault(_geometry(convolution), []).append(position)
+    found: dict[int, ConvolutionNorm] = {}
+    for share in _shares(list(batches.values()), [c.kernel.numel() for c in convolutions]):
+        norms = together([_batch([convolutions[p] for p in positions], tol) for positions in share])
+        for positions, some in zip(share, norms, strict=True):
+            found |= zip(positions, some, strict=True)
+    return [found[position] for position in range(len(convolutions))]
+
+
+def _shares(batches: list[list[int]], numbers: list[int]) -> list[list[list[int]]]:
+    """The batches, cut where one is too large, in shares that may be held at once."""
+    shares: list[list[list[int]]] = [[]]
+    held = 0
+    for batch in batches:
+        length = max(1, HELD_NUMBERS // max(1, numbers[batch[0]]))
+        for part in (batch[i : i + length] for i in range(0, len(batch), length)):
+            size = len(part) * numbers[part[0]]
+            if shares[-1] and held + size > HELD_NUMBERS:
+                shares.append([])
+                held = 0
+            shares[-1].append(part)
+            held += size
+    return shares
+
+
+def matrix_norms(matrices: Sequence[torch.Tensor], tol: float = 1e-3) -> list[Bracket]:
+    """The brackets of the spectral norms of several matrices, in their order: each is a convolution on one pixel."""
+    pixels = [Convolution(m[:, :, None], (1,), (1,), ((0, 0),), (1,)) for m in matrices]
+    return [found.bracket for found in convolution_norms(pixels, tol)]
+
+
+def _geometry(c: Convolution) -> tuple[object, ...]:
+    """What layers of one batch have in common."""
+    return (
+        *(c.kernel.shape, c.kernel.is_floating_point(), c.input_size, c.stride, c.padding, c.dilation),
+        *(c.groups, c.padding_mode, c.transposed, c.output_padding),
+    )
+
+
+def _batch(convolutions: list[Convolution], tol: float) -> Search[list[ConvolutionNorm]]:
+    """The brackets of layers of equal geometry."""
+    ordinary = convolutions[0].adjoint() if convolutions[0].transposed else convolutions[0]
+    kernels = torch.stack([c.kernel.detach() for c in convolutions]).to(torch.float64)
+    scaled, exponents = scale_to_unit(kernels, dims=kernels.dim() - 1)
+    # a kernel that holds NaN or infinity has no finite sum
+    sums = scaled.flatten(1).abs().sum(1)
+    numbers = yield torch.stack([sums, exponents])
+    layers = len(convolutions)
+    if not all(math.isfinite(number) for number in numbers):
+        raise NonFiniteWeightsError(["the kernel"])
+    zero = [number == 0 for number in numbers[:layers]]
+    if all(zero):
+        return [_ZERO] * layers
+    one = crop(replace(ordinary, kernel=scaled[0]))
+    if reduce(one, drop_zeros=False).too_large:
+        return [convolution_norm(replace(c, kernel=c.kernel.cpu()), tol) for c in convolutions]
+    alive = [i for i in range(layers) if not zero[i]]
+    stacked = torch.cat([crop(replace(ordinary, kernel=scaled[i])).kernel for i in alive])
+    whole = replace(one, kernel=stacked, groups=one.groups * len(alive))
+    brackets = yield from _brackets(whole, len(alive), tol)
+    norms = [_ZERO] * layers
+    for i, (bracket, note) in zip(alive, brackets, strict=True):
+        if bracket.tightness > 1 + tol and is_small(one):  # written out as a matrix
+            norms[i] = convolution_norm(replace(convolutions[i], kernel=convolutions[i].kernel.cpu()), tol)
+            continue
+        down, up = log_power_of_two(numbers[layers + i])
+        norms[i] = ConvolutionNorm(
+            Bracket(round_down(bracket.log_lower + down), round_up(bracket.log_upper + up)), note
+        )
+    return norms
+
+
+_ZERO = ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
+
+
+def _brackets(whole: Convolution, layers: int, tol: float) -> Search[list[tuple[Bracket, str]]]:
+    """The brackets of scaled layers that are one convolution with ``layers`` times as many groups, and their notes."""
+    reduced = reduce(whole, drop_zeros=False)
+    gram = SymbolGram(reduced.taps, max((yield tap_sizes(reduced.taps.matrices))))
+    degrees = reduced.taps.degrees
+    period, is_grid = _lattice(reduced, gram, layers, tol)
+    peaks: Peaks = yield from suprema(gram, layers, period, tol if is_grid else tol / 2)
+    exact = is_grid and reduced.exact
+    lowers = peaks.lower if exact else lower_bounds(whole, layers, _waves(gram, peaks, layers))
+    numbers = yield torch.stack([lowers, peaks.upper])
+    factor = (
+        1.0 if is_grid else cosine_squared([round_up(math.pi * n / p) for n, p in zip(degrees, period, strict=True)])
+    )
+    copies = 0.0 if reduced.copies == 1 else log_up(reduced.copies) / 2 + 2**-50
+    brackets = []
+    for lower, upper in zip(numbers[:layers], numbers[layers:], strict=True):
+        log_lower = log_down(lower) / 2 if exact else log_down(lower)
+        log_upper = round_up(log_up(round_up(upper / factor)) / 2 + copies)
+        note = (
+            "matrix"
+            if not any(degrees)
+            else f"grid {'x'.join(map(str, period))}"
+            if is_grid
+            else _torus_note(factor, tol)
+        )
+        brackets.append((Bracket(min(round_down(log_lower), log_upper), log_upper), note))
+    return brackets
+
+
+def _torus_note(factor: float, tol: float) -> str:
+    return "torus" if factor >= (1 + tol / 2) ** -2 else "torus, flat spectrum"
+
+
+def _lattice(reduced: Reduction, gram: SymbolGram, layers: int, tol: float) -> tuple[tuple[int, ...], bool]:
+    """The points per axis, and whether they are the operator's own grid; else the cosine factor of the torus is due."""
+    degrees = reduced.taps.degrees
+    axes = sum(n > 0 for n in degrees)
+    if not reduced.size_free or axes == 0:
+        return reduced.period, True
+    # prod cos(pi / density) over the axes stays above 1 - tol / 2
+    density = math.pi * math.sqrt(axes / tol)
+    most = 2 * LATTICE_BUDGET / (30 * gram.n**3 * gram.groups / layers)
+    while density > LEAST_DENSITY and math.prod(lattice(degrees, density)) > most:
+        density *= 0.9
+    period = lattice(degrees, density)
+    return (reduced.period, True) if math.prod(reduced.period) <= math.prod(period) else (period, False)
+
+
+def _waves(gram: SymbolGram, peaks: Peaks, layers: int) -> Waves:
+    """The output waves at the peaks, angles in steps of the operator's own output."""
+    per_layer = gram.groups // layers
+    left = gram.left_vectors(peaks.groups, peaks.angles, peaks.vectors)
+    return Waves(peaks.groups % per_layer, peaks.angles / peaks.angles.new_tensor(gram.taps.divisors), left)

@@ -1,0 +1,159 @@
+"""Batches of convolutions against written-out operators, on every route and with the shortcuts taken away."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from lipaudit.errors import NonFiniteWeightsError
+from lipaudit.spectral import many, reduction, suprema
+from lipaudit.spectral.convolution import convolution_norm
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.many import convolution_norms, matrix_norms
+from lipaudit.spectral.suprema import gram_iteration
+from tests.spectral.geometries import Case, cases
+from tests.spectral.reference import check_bracket, log_spectral_norm
+
+SLACK = 1e-13
+ROUTES = ("default", "grid", "torus", "reshaped", "poor vectors", "small chunks")
+
+
+@pytest.fixture(params=ROUTES)
+def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "default":
+        monkeypatch.setattr(many, "is_small", lambda convolution: False)
+    if request.param == "torus":
+        monkeypatch.setattr(many, "LATTICE_BUDGET", 0.0)
+    if request.param == "reshaped":
+        monkeypatch.setattr(reduction, "LAG_NUMBERS", 0)
+    if (
+        request.param == "poor vectors"
+    ):  # the comparison fails for many frequencies, and the rounds after it must mend that
+        monkeypatch.setattr(suprema, "PRODUCTS", 0)
+        monkeypatch.setattr(suprema, "RANKING_STEPS", 0)
+        monkeypatch.setattr(suprema, "RANKED", 3)
+    if request.param == "small chunks":
+        monkeypatch.setattr(suprema, "CHUNK_NUMBERS", {"cpu": 40})
+        monkeypatch.setattr(many, "HELD_NUMBERS", 100)
+    return str(request.param)
+
+
+def check(case: Case, kernels: list[torch.Tensor]) -> None:
+    """Both ends hold for every layer of a batch of one geometry."""
+    try:
+        operators = [case.operator(kernel) for kernel in kernels]
+    except (RuntimeError, ValueError):
+        return
+    found = convolution_norms([case.convolution(kernel) for kernel in kernels])
+    for norm, operator in zip(found, operators, strict=True):
+        exact = float(torch.linalg.matrix_norm(operator, 2))
+        assert norm.bracket.upper >= exact * (1 - SLACK), (case, norm, exact)
+        assert norm.bracket.lower <= exact * (1 + SLACK), (case, norm, exact)
+
+
+@settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(case=cases(valid=True))
+def test_every_geometry(route: str, case: Case) -> None:
+    kernel = case.kernel()
+    check(case, [kernel, -3.0 * kernel.flip(0), torch.zeros_like(kernel)])
+
+
+def _circular(kernel: torch.Tensor, size: int) -> Convolution:
+    return Convolution.like_torch(kernel, size, padding="same", padding_mode="circular")
+
+
+def test_circular_same_padding_is_exact_within_the_tolerance(route: str) -> None:
+    if route in ("reshaped", "torus"):
+        pytest.skip("circular padding takes the grid unless its symbol is too large")
+    generator = torch.Generator().manual_seed(3)
+    layers = [
+        _circular(torch.randn(shape, dtype=torch.float64, generator=generator), 6)
+        for shape in [(5, 3, 3, 3)] * 3 + [(2, 6, 3, 2)]
+    ]
+    for layer, norm in zip(layers, convolution_norms(layers, 1e-4), strict=True):
+        size = layer.input_size
+        symbols = torch.fft.fft2(layer.kernel, s=size).permute(2, 3, 0, 1)
+        exact = float(torch.linalg.matrix_norm(symbols, 2).max())
+        assert norm.bracket.lower <= exact <= norm.bracket.upper <= exact * (1 + 1e-4)
+        assert norm.bracket.tightness <= 1 + 1e-4
+
+
+def test_layers_keep_their_order_and_their_own_scale() -> None:
+    generator = torch.Generator().manual_seed(1)
+    kernels = [torch.randn(4, 3, 3, 3, generator=generator) for _ in range(5)]
+    kernels = [kernel * 10.0 ** (12 * i - 24) for i, kernel in enumerate(kernels)]
+    layers = [_circular(kernel, size) for kernel, size in zip(kernels, (7, 8, 7, 8, 7), strict=True)]
+    for layer, norm in zip(layers, convolution_norms(layers), strict=True):
+        alone = convolution_norm(layer).bracket
+        assert norm.bracket.log_lower <= alone.log_upper
+        assert alone.log_lower <= norm.bracket.log_upper
+        assert norm.bracket.tightness <= 1.001
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_one_bad_kernel_of_a_batch_is_refused(value: float) -> None:
+    good, bad = torch.ones(2, 2, 3), torch.ones(2, 2, 3)
+    bad[1, 0, 2] = value
+    layers = [Convolution.like_torch(kernel, 5) for kernel in (good, bad)]
+    with pytest.raises(NonFiniteWeightsError):
+        convolution_norms(layers)
+
+
+def test_nothing_to_do() -> None:
+    assert convolution_norms([]) == []
+    assert matrix_norms([]) == []
+
+
+def test_matrices_are_certified() -> None:
+    generator = torch.Generator().manual_seed(0)
+    matrices = [torch.randn(shape, generator=generator) for shape in ((9, 5), (9, 5), (4, 11), (1, 1))]
+    matrices.append(torch.linalg.qr(torch.randn(8, 8, generator=generator))[0])  # all singular values agree
+    for matrix, bracket in zip(matrices, matrix_norms(matrices, 1e-6), strict=True):
+        check_bracket(bracket, log_spectral_norm(matrix))
+        assert bracket.tightness <= 1 + 1e-6
+
+
+def test_an_orthogonal_kernel_has_every_frequency_at_the_maximum() -> None:
+    matrix = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))[0]
+    kernel = torch.zeros(6, 6, 3, 3, dtype=torch.float64)
+    kernel[:, :, 1, 2] = 5 * matrix  # a shift and a rotation
+    (norm,) = convolution_norms([_circular(kernel, 9)])
+    assert norm.bracket.lower * (1 - 1e-14) <= 5 <= norm.bracket.upper
+    assert norm.bracket.tightness <= 1.001
+
+
+def test_large_inputs_take_the_torus_at_its_tolerance() -> None:
+    kernel = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0))
+    near, far = (convolution_norms([Convolution.like_torch(kernel, n, padding=1)])[0] for n in (500, 5000))
+    assert near.note == far.note == "torus"
+    assert near.bracket.log_upper == far.bracket.log_upper  # the cost does not depend on the size either
+    exact = convolution_norm(Convolution.like_torch(kernel, 5000, padding=1), 1e-6).bracket
+    assert exact.lower <= near.bracket.upper <= exact.upper * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("products", [0, 1, 5, 9, 24])
+def test_gram_iteration_bounds_hermitian_matrices(products: int) -> None:
+    generator = torch.Generator().manual_seed(products)
+    factors = torch.randn(3, 6, 6, dtype=torch.complex128, generator=generator)
+    grams = factors.mH @ factors * torch.tensor([1.0, 1e-200, 1e100], dtype=torch.float64)[:, None, None]
+    bounds, vectors = gram_iteration(grams, products)
+    for gram, bound, vector in zip(grams, bounds.tolist(), vectors, strict=True):
+        exact = float(torch.linalg.eigvalsh(gram / gram.abs().max())[-1]) * float(gram.abs().max())
+        assert exact * (1 - 1e-13) <= bound <= exact * 6 ** (0.5 * 2.0**-products) * (1 + 1e-9)
+        if products >= 9:
+            image = gram @ vector
+            assert float(torch.linalg.vector_norm(image) / torch.linalg.vector_norm(vector)) >= exact * (1 - 1e-3)
+
+
+@pytest.mark.long
+@settings(deadline=None, max_examples=1500, suppress_health_check=list(HealthCheck))
+@given(case=cases(valid=True))
+def test_every_geometry_at_length(route: str, case: Case) -> None:
+    check(case, [case.kernel(), case.kernel() * 7e-5])
