@@ -1,16 +1,16 @@
 """Gram iteration as published, on a batch of matrices, in the precision of its input.
 
-[P] Delattre, Barthelemy, Araujo, Allauzen, *Efficient Bound of Lipschitz Constant for Convolutional Layers by Gram Iteration*,
-ICML 2023, algorithms 2 (one matrix) and 3 (a batch over frequencies). With N products
+[P] Delattre, Barthelemy, Araujo, Allauzen, *Efficient Bound of Lipschitz Constant for Convolutional Layers by Gram
+Iteration*, ICML 2023, algorithms 2 (one matrix) and 3 (a batch over frequencies). With N products
 
     r <- 2 (r + log ||G||_F),  G <- G / ||G||_F,  G <- G* G      N times, from r = 0,
     ||G||_F^(2^-N) exp(2^-N r)
 
-is the Schatten-2^(N+1) norm of the first G: at least sigma_1 in real arithmetic, and falling to it. Rounding is not accounted
-for, so that the computed number can lie below sigma_1 by a few units of the last place.
+is the Schatten-2^(N+1) norm of the first G: at least sigma_1 in real arithmetic, and falling to it. Rounding is not
+accounted for, so that the computed number can lie below sigma_1 by a few units of the last place.
 
-The Gram matrix is taken on the smaller side. The authors' code divides by the norm of a zero matrix and returns NaN; here
-its bound is 0. No step waits for the device.
+The Gram matrix is taken on the smaller side. The authors' code divides by the norm of a zero matrix and returns NaN;
+here its bound is 0. No step waits for the device.
 """
 
 from __future__ import annotations

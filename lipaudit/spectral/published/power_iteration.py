@@ -5,8 +5,8 @@
     v <- G u / ||G u||,  u <- G* v / ||G* v||,  sigma <- (G u)* v.
 
 Since u is along G* v, sigma = (G u)* v = u* G* v = ||G* v||, which costs no product of its own. Every sigma is at most
-sigma_1 and rises to it, at the rate of (sigma_2 / sigma_1)^2 per iteration, unless u starts orthogonal to the leading singular
-space. So sigma is an estimate from below, and it depends on the start.
+sigma_1 and rises to it, at the rate of (sigma_2 / sigma_1)^2 per iteration, unless u starts orthogonal to the leading
+singular space. So sigma is an estimate from below, and it depends on the start.
 
 The authors' code divides by ||G u|| even where it is 0; here a zero matrix has sigma = 0. No step waits for the device.
 """

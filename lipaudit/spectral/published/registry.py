@@ -1,24 +1,29 @@
 """One registry of published methods for the norm of a convolution or a dense layer, all with the same signature.
 
-A method is a function ``(convolution, options) -> Bracket``. It gets an ordinary (not transposed) convolution whose kernel has the
-precision of ``options.dtype``, on any device, and returns a figure in the log domain with its ``rigor`` *for this operator*:
-``numerical`` where a theorem makes it an upper bound of the operator that the convolution describes (its padding, stride,
-size), ``estimate`` where none does. None is ``certified``: published methods do not account for rounding.
+A method is a function ``(convolution, options) -> Bracket``. It gets an ordinary (not transposed) convolution whose
+kernel has the precision of ``options.dtype`` and a largest entry between 1/2 and 1, on any device, and returns a figure
+in the log domain with its ``rigor`` *for this operator*: ``numerical`` where a theorem makes it an upper bound of the
+operator that the convolution describes (its padding, stride, size), ``estimate`` where none does. None but lipaudit's
+own is ``certified``: published methods do not account for rounding.
+
+The papers ignore the stride. A strided convolution selects rows of the one with stride 1 on the same padded input, so
+that what bounds that one bounds it as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
 
 from lipaudit.errors import MethodError, RegistryError, UsageError
-from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.rounding import as_float64
+from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,9 @@ class Method:
 
     ``title`` is how tables cite it, ``reference`` the full citation, ``summary`` one line on what it computes and ``claim`` one line
     on what the figure is: an upper bound of what, or an estimate from which side. ``matrix`` finds the norm of a dense layer where
-    that is not the method's figure for a 1 x 1 convolution. ``iterations`` is the paper's own number of iterations or samples, None for
-    a method without any.
+    that is not the method's figure for a 1 x 1 convolution. ``iterations`` is the number of iterations or samples where the options name
+    none, None for a method without any. ``exact_weights``: the method takes the weights as they are stored, whatever the
+    precision that the options name.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Method:
     convolution: MethodFunction
     matrix: Callable[[torch.Tensor, Options], Bracket] | None = None
     iterations: int | None = None
+    exact_weights: bool = False
 
 
 _METHODS: dict[str, Method] = {}
@@ -82,25 +89,48 @@ def find_method(name: str) -> Method:
 def measure(method: Method, convolution: Convolution, options: Options = Options()) -> Bracket:
     """The method's figure for a convolution; a transposed one is measured by its adjoint, which has the same norm.
 
+    The kernel is scaled by a power of two, and the figure back, so that no method over- or underflows: every figure is
+    homogeneous. Products and convolutions do not round to TF32 meanwhile.
+
     Raises:
         MethodError: where the method is not defined for this padding or geometry.
         NonFiniteWeightsError: if the kernel holds NaN or infinity.
     """
     ordinary = convolution.adjoint() if convolution.transposed else convolution
-    kernel = as_float64(ordinary.kernel, "the kernel").to(options.dtype)
+    kernel = as_float64(ordinary.kernel, "the kernel")
     if not bool(kernel.any()):
         return Bracket(-math.inf, -math.inf)
-    return method.convolution(replace(ordinary, kernel=kernel), options)
+    if method.exact_weights:
+        return method.convolution(replace(ordinary, kernel=kernel), options)
+    scaled, exponent = scale_to_unit(kernel, kernel.dim())
+    with _full_precision():
+        bracket = method.convolution(replace(ordinary, kernel=scaled.to(options.dtype)), options)
+    down, up = log_power_of_two(float(exponent))
+    return Bracket(round_down(bracket.log_lower + down), round_up(bracket.log_upper + up), bracket.rigor)
 
 
 def measure_matrix(method: Method, matrix: torch.Tensor, options: Options = Options()) -> Bracket:
-    """The method's figure for x -> W x; unless it has one of its own, W is a convolution with one tap on one pixel."""
-    weight = as_float64(matrix, "the weight").to(options.dtype)
-    if not bool(weight.any()):
-        return Bracket(-math.inf, -math.inf)
+    """The method's figure for x -> W x; unless it has one of its own, W is a convolution with one tap on one pixel.
+
+    A complex W stands as the real matrix [[Re, -Im], [Im, Re]], which has the same norm.
+    """
     if method.matrix is not None:
-        return method.matrix(weight, options)
-    return method.convolution(Convolution(weight[:, :, None, None], (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1)), options)
+        return method.matrix(matrix, options)
+    if matrix.is_complex():
+        matrix = torch.cat([torch.cat([matrix.real, -matrix.imag], 1), torch.cat([matrix.imag, matrix.real], 1)])
+    return measure(method, Convolution(matrix[:, :, None, None], (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1)), options)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Keep CUDA from rounding float32 factors to TF32, and restore what was set."""
+    convolutions, products = torch.backends.cudnn.conv, torch.backends.cuda.matmul  # type: ignore[attr-defined]
+    before = convolutions.fp32_precision, products.fp32_precision
+    convolutions.fp32_precision = products.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        convolutions.fp32_precision, products.fp32_precision = before
 
 
 def figure(value: torch.Tensor | float, rigor: Rigor) -> Bracket:
@@ -109,14 +139,44 @@ def figure(value: torch.Tensor | float, rigor: Rigor) -> Bracket:
     return Bracket(-math.inf, math.log(number) if number > 0 else -math.inf, rigor)
 
 
-def is_circular(convolution: Convolution) -> bool:
-    """Whether the operator is a circular convolution of stride 1 of the input's size, or a selection of its rows."""
-    if convolution.padding_mode != "circular":
-        return False
-    return all(n <= h for n, h in zip(convolution.output_size, convolution.input_size, strict=True))
+def count(options: Options, default: int) -> int:
+    """The number of iterations or samples: the options', or the method's own."""
+    number = default if options.iterations is None else options.iterations
+    if number < 1:
+        raise UsageError(f"a method needs at least one iteration or sample, not {number}")
+    return number
+
+
+def generator(options: Options) -> torch.Generator:
+    """The source of random starts, on the CPU, so that every device gets the same ones."""
+    return torch.Generator().manual_seed(options.seed)
+
+
+def bounded_by_torus(convolution: Convolution) -> bool:
+    """Whether the supremum of sigma_1(D(w)) over all frequencies bounds the operator.
+
+    With zero padding the operator is a compression of the convolution on Z^d. With circular padding it selects rows of a
+    circular convolution of the input's size, as long as no pixel is the first of two windows: p_left + p_right <= k - 1.
+    """
+    if convolution.padding_mode == "circular":
+        axes = zip(convolution.padding, convolution.extent, strict=True)
+        return all(min(p) >= 0 and sum(p) <= k - 1 for p, k in axes)
+    return convolution.padding_mode == "zeros"
+
+
+def bounded_by_grid(convolution: Convolution) -> bool:
+    """Whether the maximum over the grid of the input's size bounds the operator.
+
+    So it does under circular padding, and under zero padding where there is none, or only one tap, on every axis.
+    """
+    if convolution.padding_mode == "zeros":
+        return all(max(p) <= 0 or k == 1 for p, k in zip(convolution.padding, convolution.extent, strict=True))
+    return bounded_by_torus(convolution)
 
 
 def refuse_copied_borders(convolution: Convolution, method: str) -> None:
-    """Refuse reflect and replicate padding, for which no published method is defined."""
+    """Refuse reflect and replicate padding, for which most published methods are not defined."""
     if convolution.padding_mode in ("reflect", "replicate"):
-        raise MethodError(f"{method} is not defined for {convolution.padding_mode} padding")
+        raise MethodError(
+            f"{method} is not defined for {convolution.padding_mode} padding; choose ryu2019, farnia2019, gouk2021 or gram"
+        )

@@ -1,12 +1,12 @@
 """Sedghi, Gupta and Long, *The Singular Values of Convolutional Layers*, ICLR 2019.
 
-Theorem 6: the singular values of a circular convolution on n x n inputs with stride 1 are those of the c_out x c_in matrices
-D(w) = sum_t K_t exp(-i <w, t>) at the n^2 frequencies w of the grid. So sigma_1 = max_w sigma_1(D(w)), by one singular value
-decomposition per frequency; real kernels have D(-w) = conj D(w), so half of them suffice.
+Theorem 6: the singular values of a circular convolution on n x n inputs with stride 1 are those of the c_out x c_in
+matrices D(w) = sum_t K_t exp(-i <w, t>) at the n^2 frequencies w of the grid. So sigma_1 = max_w sigma_1(D(w)), by one
+singular value decomposition per frequency; real kernels have D(-w) = conj D(w), so half of them suffice.
 
-Exact for circular padding. For zero padding it is an estimate that can lie on either side. Stride: the paper has
-none; the figure is that of stride 1, whose rows a strided convolution selects. The authors' code pads the kernel with ``fft2(kernel,
-(n, n))``, which cuts a kernel that is larger than the input; here its taps wrap around, as in a circular convolution.
+Exact for circular padding, and a bound without padding, where the operator selects rows of the circular one. With zero
+padding it is an estimate that can lie on either side. The authors' code pads the kernel with ``fft2(kernel, (n, n))``,
+which cuts a kernel that is larger than the input; here its taps wrap around, as in a circular convolution.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.published.registry import (
     Method,
     Options,
+    bounded_by_grid,
     figure,
-    is_circular,
     refuse_copied_borders,
     register,
 )
@@ -32,7 +32,7 @@ def sedghi2019(convolution: Convolution, options: Options) -> Bracket:
     largest = max(
         float(torch.linalg.svdvals(symbols).max()) for symbols in grid_symbols(convolution, convolution.input_size)
     )
-    return figure(largest, Rigor.NUMERICAL if is_circular(convolution) else Rigor.ESTIMATE)
+    return figure(largest, Rigor.NUMERICAL if bounded_by_grid(convolution) else Rigor.ESTIMATE)
 
 
 SEDGHI2019 = register(

@@ -1,18 +1,19 @@
 """The symbol of a kernel over a grid of frequencies, as the published methods use it.
 
-D(w) = sum_t K_t exp(-i <w, t>) at w = 2 pi j / period, what a fast Fourier transform of the padded kernel gives. Stride is ignored, as in
-those papers; a dilated kernel is one with zeros between its taps; a kernel larger than the period wraps around.
+D(w) = sum_t K_t exp(-i <w, t>) at w = 2 pi j / period is the fast Fourier transform of the kernel padded to the period.
+Stride is ignored, as in those papers; a dilated kernel is one with zeros between its taps; a kernel larger than the
+period wraps around, as it does in a circular convolution, where a transform that pads would cut it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.symbol import Frequencies
 
 
 def grid_symbols(
@@ -20,18 +21,43 @@ def grid_symbols(
 ) -> Iterator[torch.Tensor]:
     """The symbols of all groups on the grid, in chunks of (frequencies, groups, c_out / groups, c_in / groups).
 
-    One of each pair w, -w is left out, because real kernels have D(-w) = conj D(w). About ``chunk_numbers`` numbers are
-    held at once.
+    Real kernels have D(-w) = conj D(w), so that the last axis is covered by half of its frequencies. The transform is taken
+    over that axis first and then over the others for some of its frequencies after another: about ``chunk_numbers`` numbers
+    are held at once, the same ones that a transform of the whole gives.
+
+    >>> kernel = torch.tensor([[[1.0, -1.0]]])
+    >>> convolution = Convolution(kernel, (4,), (1,), ((0, 1),), (1,), padding_mode="circular")
+    >>> [round(float(x.abs()), 3) for x in torch.cat(list(grid_symbols(convolution, (4,))))]
+    [0.0, 1.414, 2.0]
     """
-    taps = convolution.grouped_taps().flatten(3)  # (groups, c_out / groups, c_in / groups, taps)
-    positions = torch.cartesian_prod(
-        *[torch.arange(k) * d for k, d in zip(convolution.kernel_size, convolution.dilation, strict=True)]
-    ).reshape(taps.shape[3], -1)
-    flat = torch.complex(taps, torch.zeros_like(taps)).reshape(-1, taps.shape[3])
-    index = Frequencies.lattice(period).index
-    for part in torch.split(index, max(1, chunk_numbers // len(flat))):
-        turns = torch.zeros(len(part), len(positions), dtype=torch.float64)
-        for axis, n in enumerate(period):
-            turns += (torch.outer(part[:, axis], positions[:, axis]) % n).to(torch.float64) / n
-        waves = torch.polar(torch.ones_like(turns), -2 * math.pi * turns).to(flat)  # (frequencies, taps)
-        yield (waves @ flat.mT).reshape(-1, *taps.shape[:3])
+    kernel = convolution.grouped_taps()
+    matrices = math.prod(kernel.shape[:3])
+    for axis, (n, dilation) in enumerate(zip(period, convolution.dilation, strict=True), start=3):
+        kernel = _wrapped(kernel, axis, n, dilation)
+    columns = torch.fft.rfft(kernel, n=period[-1], dim=-1).movedim(-1, 0)  # (frequencies, groups, c_out, c_in, *k)
+    others = period[:-1]
+    for part in columns.split(max(1, chunk_numbers // (matrices * math.prod(others)))):
+        if others:
+            part = torch.fft.fftn(part, s=others, dim=tuple(range(4, 4 + len(others))))
+        symbols = part.flatten(4) if others else part[..., None]
+        symbols = symbols.movedim(-1, 1).reshape(-1, *kernel.shape[:3])
+        yield from symbols.split(max(1, chunk_numbers // matrices))
+
+
+def undilated_symbols(
+    convolution: Convolution, period: tuple[int, ...], chunk_numbers: int = 2**24
+) -> Iterator[torch.Tensor]:
+    """The symbols of the same taps next to each other: D(w) for D(d w), with the same supremum over all frequencies."""
+    yield from grid_symbols(replace(convolution, dilation=(1,) * len(period)), period, chunk_numbers)
+
+
+def _wrapped(kernel: torch.Tensor, axis: int, period: int, dilation: int) -> torch.Tensor:
+    """The kernel with its taps ``dilation`` apart along one axis, those beyond the period added to where they wrap to."""
+    taps = kernel.shape[axis]
+    extent = (taps - 1) * dilation + 1
+    if dilation == 1 and extent <= period:
+        return kernel
+    shape = list(kernel.shape)
+    shape[axis] = min(extent, period)
+    positions = torch.arange(taps, device=kernel.device) * dilation % period
+    return kernel.new_zeros(shape).index_add(axis, positions, kernel)
