@@ -18,6 +18,7 @@ from tests.spectral.geometries import Case, cases
 from tests.spectral.reference import check_bracket, log_spectral_norm
 
 SLACK = 1e-13
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 ROUTES = ("default", "grid", "torus", "reshaped", "poor vectors", "small chunks")
 
 
@@ -36,18 +37,23 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
         monkeypatch.setattr(suprema, "RANKING_STEPS", 0)
         monkeypatch.setattr(suprema, "RANKED", 3)
     if request.param == "small chunks":
-        monkeypatch.setattr(suprema, "CHUNK_NUMBERS", {"cpu": 40})
+        monkeypatch.setattr(suprema, "CHUNK_NUMBERS", {"cpu": 40, "cuda": 40})
         monkeypatch.setattr(many, "HELD_NUMBERS", 100)
     return str(request.param)
 
 
-def check(case: Case, kernels: list[torch.Tensor]) -> None:
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def check(case: Case, kernels: list[torch.Tensor], device: str) -> None:
     """Both ends hold for every layer of a batch of one geometry."""
     try:
         operators = [case.operator(kernel) for kernel in kernels]
     except (RuntimeError, ValueError):
         return
-    found = convolution_norms([case.convolution(kernel) for kernel in kernels])
+    found = convolution_norms([case.convolution(kernel.to(device)) for kernel in kernels])
     for norm, operator in zip(found, operators, strict=True):
         exact = float(torch.linalg.matrix_norm(operator, 2))
         assert norm.bracket.upper >= exact * (1 - SLACK), (case, norm, exact)
@@ -60,9 +66,9 @@ def check(case: Case, kernels: list[torch.Tensor]) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(case=cases(valid=True))
-def test_every_geometry(route: str, case: Case) -> None:
+def test_every_geometry(route: str, device: str, case: Case) -> None:
     kernel = case.kernel()
-    check(case, [kernel, -3.0 * kernel.flip(0), torch.zeros_like(kernel)])
+    check(case, [kernel, -3.0 * kernel.flip(0), torch.zeros_like(kernel)], device)
 
 
 def _circular(kernel: torch.Tensor, size: int) -> Convolution:
@@ -111,11 +117,11 @@ def test_nothing_to_do() -> None:
     assert matrix_norms([]) == []
 
 
-def test_matrices_are_certified() -> None:
+def test_matrices_are_certified(device: str) -> None:
     generator = torch.Generator().manual_seed(0)
     matrices = [torch.randn(shape, generator=generator) for shape in ((9, 5), (9, 5), (4, 11), (1, 1))]
     matrices.append(torch.linalg.qr(torch.randn(8, 8, generator=generator))[0])  # all singular values agree
-    for matrix, bracket in zip(matrices, matrix_norms(matrices, 1e-6), strict=True):
+    for matrix, bracket in zip(matrices, matrix_norms([m.to(device) for m in matrices], 1e-6), strict=True):
         check_bracket(bracket, log_spectral_norm(matrix))
         assert bracket.tightness <= 1 + 1e-6
 
@@ -145,15 +151,18 @@ def test_gram_iteration_bounds_hermitian_matrices(products: int) -> None:
     grams = factors.mH @ factors * torch.tensor([1.0, 1e-200, 1e100], dtype=torch.float64)[:, None, None]
     bounds, vectors = gram_iteration(grams, products)
     for gram, bound, vector in zip(grams, bounds.tolist(), vectors, strict=True):
-        exact = float(torch.linalg.eigvalsh(gram / gram.abs().max())[-1]) * float(gram.abs().max())
+        size = float(gram.abs().max())
+        exact = float(torch.linalg.eigvalsh(gram / size)[-1]) * size
         assert exact * (1 - 1e-13) <= bound <= exact * 6 ** (0.5 * 2.0**-products) * (1 + 1e-9)
         if products >= 9:
-            image = gram @ vector
-            assert float(torch.linalg.vector_norm(image) / torch.linalg.vector_norm(vector)) >= exact * (1 - 1e-3)
+            image = gram / size @ vector
+            assert float(torch.linalg.vector_norm(image) / torch.linalg.vector_norm(vector)) * size >= exact * (
+                1 - 1e-3
+            )
 
 
 @pytest.mark.long
 @settings(deadline=None, max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(case=cases(valid=True))
-def test_every_geometry_at_length(route: str, case: Case) -> None:
-    check(case, [case.kernel(), case.kernel() * 7e-5])
+def test_every_geometry_at_length(route: str, device: str, case: Case) -> None:
+    check(case, [case.kernel(), case.kernel() * 7e-5], device)
