@@ -6,18 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lipaudit.api import audit
+    from lipaudit.api import audit, compare
+    from lipaudit.report.comparison import Comparison
     from lipaudit.report.record import AuditReport
     from lipaudit.spectral.bracket import Bracket
     from lipaudit.spectral.convolution import conv_norm
     from lipaudit.spectral.gram import spectral_norm
 
 __version__ = "0.1.0"
-__all__ = ["AuditReport", "Bracket", "__version__", "audit", "conv_norm", "spectral_norm"]
+__all__ = ["AuditReport", "Bracket", "Comparison", "__version__", "audit", "compare", "conv_norm", "spectral_norm"]
 
 # torch takes seconds to import, and `lipaudit --help` needs none of it: what needs torch is imported at first use
 _HOMES = {
     "audit": "lipaudit.api",
+    "compare": "lipaudit.api",
+    "Comparison": "lipaudit.report.comparison",
     "AuditReport": "lipaudit.report.record",
     "Bracket": "lipaudit.spectral.bracket",
     "conv_norm": "lipaudit.spectral.convolution",

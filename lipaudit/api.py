@@ -1,7 +1,8 @@
-"""The audit: from a model to its report."""
+"""From a model to its report: the audit, and the comparison of methods."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,8 @@ from lipaudit.frontends.domains import (
     pixels_of,
     resolve_domain,
 )
-from lipaudit.frontends.methods import OURS, find_requested, requested_norms
+from lipaudit.frontends.methods import OURS, find_compared, find_requested, requested_norms
+from lipaudit.network.comparison import compare_methods
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.extents import Extents
 from lipaudit.network.lower import jacobian_lower_bound
@@ -37,11 +39,13 @@ from lipaudit.opening import (
     timestamp,
 )
 from lipaudit.report.assemble import domain_record, layer_records, network_record
+from lipaudit.report.comparison import Comparison, ComparisonSettings, layer_comparisons, method_comparisons
 from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
 from lipaudit.rules.registry import Settings, Status
 from lipaudit.spectral.norms import UnknownNorms
+from lipaudit.spectral.published.registry import Options
 
 Progress = Callable[[int, int, str], None]
 
@@ -174,6 +178,68 @@ def audit(
             environment=environment(),
             notes=(*([STRUCTURE] if structure else []), *loaded.notes, *remarks(network_in.graph), *doubts),
             timings=clock.laps,
+        )
+
+
+def compare(
+    model: nn.Module | str,
+    *,
+    methods: Sequence[str] | None = None,
+    input_shape: InputShape | None = None,
+    weights: str | None = None,
+    arch: str | None = None,
+    device: str = "auto",
+    tol: float = 1e-3,
+    seed: int = 0,
+    iterations: int | None = None,
+    time_limit: float | None = 60.0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Measure every convolution and dense layer of a network by several methods, beside certified bounds of its true norm.
+
+    Batch norms are folded as in an audit. A figure below the certified lower bound is marked: it is provably no upper bound of
+    that layer. The network's figure by each method is propagated over all inputs from the same figures.
+
+    Args:
+        model, input_shape, weights, arch, device, tol, seed: as for :func:`audit`; ``tol`` is that of the certified bounds.
+        methods: names of ``lipaudit.spectral.published``; default: every method.
+        iterations: iterations or samples, for the methods that have any; default: each paper's own number.
+        time_limit: seconds per method after which it measures nothing more, None for none. What has begun is finished.
+        progress: called as progress(done, total, what) before each measurement.
+
+    Raises:
+        LipauditError: with the model, the place and what to do; see ``lipaudit.errors``.
+
+    >>> found = compare(nn.Linear(2, 2), methods=["sedghi2019"], input_shape=(1, 2))
+    >>> found.layers[0].figures[0].below_lower_bound, found.methods[0].violations
+    (False, 0)
+    """
+    check_settings(tol, device)
+    if time_limit is not None and not (0 < time_limit < math.inf):
+        raise UsageError(f"the time limit (--time-limit) is a number of seconds above 0, not {time_limit}")
+    chosen = find_compared(methods, iterations)
+    options = [(m, Options(iterations if m.iterations is not None else None, seed=seed, tolerance=tol)) for m in chosen]
+    loaded = open_model(model, input_shape, weights, arch)
+    with placed(loaded, device) as place:
+        network = captured(loaded, place)
+        layers, results = compare_methods(
+            network.simple,
+            lambda: Extents(network.recognised, GLOBAL),
+            options,
+            math.inf if time_limit is None else time_limit,
+            progress,
+        )
+        rows = layer_comparisons(layers, network.simple, loaded.node_names)
+        taken = {m.name: m.iterations if o.iterations is None else o.iterations for m, o in options}
+        return Comparison(
+            model=model_record(loaded, network.graph),
+            settings=ComparisonSettings(tolerance=tol, seed=seed, device=place.type, time_limit=time_limit),
+            layers=rows,
+            methods=method_comparisons(results, rows, network.simple, taken),
+            tool_version=__version__,
+            created=timestamp(),
+            environment=environment(),
+            notes=(*loaded.notes, *remarks(network.graph)),
         )
 
 

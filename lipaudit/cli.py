@@ -49,6 +49,7 @@ Examples:
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
+  lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
 
 \b
@@ -141,6 +142,31 @@ def _channels(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{value!r} is no list of numbers such as 0.485,0.456,0.406") from None
 
 
+def _listed(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas."""
+    return None if value is None else tuple(part.strip() for part in value.split(","))
+
+
+_input_option = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SIZE",
+    help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
+    "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
+)
+_weights_option = click.option(
+    "--weights",
+    metavar="TAG|FILE|random",
+    help="Weights to load; 'random' for those that a training would start from, without a download.",
+)
+_arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
+_device_option = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+_seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
+)
+
+
 @click.group(
     cls=_AuditByDefault,
     epilog=_EPILOG,
@@ -163,21 +189,10 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SIZE",
-    help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
-    "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
-)
-@click.option(
-    "--weights",
-    metavar="TAG|FILE|random",
-    help="Weights to load; 'random' for those that a training would start from, without a download.",
-)
-@click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@_input_option
+@_weights_option
+@_arch_option
+@_device_option
 @click.option(
     "--tol",
     type=float,
@@ -236,9 +251,7 @@ def cli() -> None:
     help="Iterations or samples of a published method that has any. Default: its paper's own number.",
 )
 @click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
-)
+@_seed_option
 @click.option(
     "--format",
     "form",
@@ -326,6 +339,93 @@ def audit(
     elif reports and not streamed:
         emit(layout.render(reports, several))
     return max(codes, key=_SEVERITY.index)
+
+
+@cli.command()
+@click.argument("model")
+@click.option(
+    "--methods",
+    metavar="A,B,...",
+    callback=_listed,
+    help="Methods to compare, by name. Default: every method.",
+)
+@_input_option
+@_weights_option
+@_arch_option
+@_device_option
+@click.option(
+    "--tol",
+    type=float,
+    default=1e-3,
+    show_default=True,
+    callback=_positive,
+    help="Relative tolerance of the certified bounds that the figures are judged by.",
+)
+@_seed_option
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Iterations or samples of the methods that have any. Default: each paper's own number.",
+)
+@click.option(
+    "--time-limit",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    callback=_positive,
+    help="A method that has used up its seconds measures nothing more; a measurement that has begun is finished.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "markdown", "tsv"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the comparison to this file, whole or not at all."
+)
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@_debug_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    model: str,
+    inputs: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Compare published methods on every layer of MODEL with certified bounds of the layer's norm."""
+    from lipaudit.report.write import check_no_model, check_writable, write_whole
+
+    debug: bool = ctx.find_root().obj.debug
+    file = None if output == Path("-") else output
+    if file:
+        check_writable(file)
+        check_no_model(file, [model, options["weights"] or ""])
+    options["input_shape"] = _input_shape(inputs)
+    progress = Progress(model) if not quiet and sys.stderr.isatty() else None
+    try:
+        with shielded(debug, quiet):
+            from lipaudit.api import compare as run_comparison
+            from lipaudit.report.comparison_text import RENDERINGS
+
+            text = RENDERINGS[form](run_comparison(model, **options, progress=progress))
+    finally:
+        if progress:
+            progress.finish()
+    if file:
+        write_whole(file, text + "\n")
+        if not quiet:
+            say(f"lipaudit: comparison written to {file}")
+    else:
+        emit(text)
+    return 0
 
 
 @cli.command("list")

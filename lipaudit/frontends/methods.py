@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lipaudit.errors import UsageError
 from lipaudit.spectral.norms import CertifiedNorms, Norms, PublishedNorms
 from lipaudit.spectral.published.registry import Method, Options, all_methods
@@ -36,6 +38,25 @@ def check_iterations(iterations: int | None) -> None:
     """Refuse a number of iterations below 1."""
     if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
         raise UsageError(f"iterations (--iterations) are a whole number of at least 1, not {iterations!r}")
+
+
+def find_compared(names: Sequence[str] | None, iterations: int | None = None) -> tuple[Method, ...]:
+    """The registered methods of those names, in their order; every one for None.
+
+    Raises:
+        UsageError: if a name is unknown or occurs twice, or ``iterations`` are given and no method has any.
+    """
+    check_iterations(iterations)
+    known = {method.name: method for method in all_methods()}
+    for name in names or ():
+        if name not in known:
+            raise UsageError(f"there is no method {name!r}; choose from {', '.join(known)}")
+    if names is not None and (not names or len(set(names)) < len(names)):
+        raise UsageError(f"--methods needs different names, not {','.join(names)!r}; choose from {', '.join(known)}")
+    chosen = tuple(known.values() if names is None else (known[name] for name in names))
+    if iterations is not None and all(method.iterations is None for method in chosen):
+        raise UsageError("none of the methods has iterations or samples to choose: leave out iterations (--iterations)")
+    return chosen
 
 
 def requested_norms(method: Method | None, iterations: int | None, tolerance: float, seed: int) -> Norms:

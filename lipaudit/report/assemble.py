@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lipaudit.graph.activations import Activation
-from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
-from lipaudit.graph.normalizations import Normalization
 from lipaudit.network.propagate import Propagation, Value
+from lipaudit.report.naming import details, input_size, short_name, titles, weight_shape
 from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.registry import Effect, Status, find_rule
 from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
-from lipaudit.spectral.geometry import Convolution
 
 _LOG10 = math.log(10)
 # Constants this close to 1 neither stretch nor shrink: rounding alone moves them that far.
@@ -30,8 +27,8 @@ def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) ->
     ``names`` maps module paths to the names that a model file uses.
     """
     rows = [n for n in graph if n.op != "input" and _has_row(n, found.effects[n.name])]
-    titles = _titles(rows, names)
-    readable = {name: name for name in graph.inputs} | titles
+    named = titles(rows, names)
+    readable = {name: name for name in graph.inputs} | named
     sources: dict[str, tuple[str, ...]] = {}
     for node in graph:
         before = dict.fromkeys(name for ref in node.refs for name in sources[ref.name])
@@ -41,7 +38,7 @@ def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) ->
     stretching = math.fsum(part for part in parts.values() if part > 0)
     shares = {name: part / stretching for name, part in parts.items()} if stretching > 0 else {}
     return tuple(
-        replace(_layer(n, titles[n.name], inputs[n.name], found, names, graph.input_sizes), share=shares.get(n.name))
+        replace(_layer(n, named[n.name], inputs[n.name], found, names, graph.input_sizes), share=shares.get(n.name))
         for n in rows
     )
 
@@ -53,26 +50,6 @@ def _has_row(node: Node, effect: Effect) -> bool:
     if rule is not None and rule.trivial:
         return False
     return any(abs(c.log_upper) > _ONE for c in effect.factors if c.log_upper != -math.inf)
-
-
-def _titles(rows: list[Node], names: Mapping[str, str]) -> dict[str, str]:
-    plain = {n.name: names.get(n.module, n.module) or n.name for n in rows}
-    repeated = {title for title, count in Counter(plain.values()).items() if count > 1}
-    seen: Counter[str] = Counter()
-    taken = set(plain.values())
-    titles = {}
-    for node in rows:
-        title = plain[node.name]
-        seen[title] += 1
-        if title in repeated and seen[title] > 1:
-            candidate = f"{title}#{seen[title]}"
-            while candidate in taken:
-                seen[title] += 1
-                candidate = f"{title}#{seen[title]}"
-            taken.add(candidate)
-            title = candidate
-        titles[node.name] = title
-    return titles
 
 
 def _layer(
@@ -89,17 +66,17 @@ def _layer(
     if effect.status is Status.FINITE:
         two_sided = rule is not None and rule.two_sided and len(effect.factors) == 1
         figures = _figures(effect.constant, two_sided)
-    shape = _weight_shape(node)
+    shape = weight_shape(node)
     return LayerRecord(
         name=title,
-        op=_short_name(node),
+        op=short_name(node),
         rule=rule.name if rule is not None else "",
         inputs=inputs,
         status=effect.status.value,
         module=node.module,
-        input_size=_input_size(node, sizes),
+        input_size=input_size(node, sizes),
         weight_shape=shape,
-        details=_details(node),
+        details=details(node),
         rigor=effect.rigor.value if effect.status is Status.FINITE else None,
         reason=effect.reason,
         note=effect.note,
@@ -137,62 +114,6 @@ def _contributions(rows: list[Node], found: Propagation) -> dict[str, float]:
         return {}
     logs = {n.name: found.effects[n.name].constant.log_upper for n in rows}
     return {name: 0.0 if log == -math.inf else found.elasticities[name] * log for name, log in logs.items()}
-
-
-def _short_name(node: Node) -> str:
-    if isinstance(node.payload, Convolution):
-        d = len(node.payload.kernel_size)
-        return f"conv{'_transpose' if node.payload.transposed else ''}{d}d"
-    if isinstance(node.payload, Dense):
-        return "linear"
-    if isinstance(node.payload, Scale):
-        return "scale"
-    if isinstance(node.payload, Activation | Normalization):
-        return node.payload.name or "activation"
-    return node.op.split(".")[1] if node.op.count(".") == 2 else node.op
-
-
-def _weight_shape(node: Node) -> tuple[int, ...] | None:
-    if isinstance(node.payload, Convolution):
-        return tuple(node.payload.kernel.shape)
-    if isinstance(node.payload, Dense):
-        return tuple(node.payload.weight.shape)
-    return tuple(node.payload.factor.shape) if isinstance(node.payload, Scale) else None
-
-
-def _input_size(node: Node, sizes: Mapping[str, tuple[tuple[int, ...], ...]]) -> tuple[int, ...] | None:
-    """Spatial sizes, or all but the batch of flat data: what the module's hook saw, else what the operation reads."""
-    if isinstance(node.payload, Convolution):
-        seen = sizes.get(node.module, ())
-        d = len(node.payload.input_size)
-        if len(seen) == 1 and len(seen[0]) == d + 2 and seen[0][1] == node.payload.channels[0]:
-            return seen[0][2:]
-        return node.payload.input_size
-    shape = node.refs[0].info.shape if node.refs else ()
-    return shape[2:] if len(shape) > 3 else shape[1:] or None
-
-
-def _details(node: Node) -> str:
-    if not isinstance(node.payload, Convolution):
-        return ""
-    c = node.payload
-    parts = [f"k{_each(c.kernel_size)}"]
-    if set(c.stride) != {1}:
-        parts.append(f"s{_each(c.stride)}")
-    if any(any(p) for p in c.padding):
-        sides = tuple(f"{a}" if a == b else f"{a}/{b}" for a, b in c.padding)
-        parts.append(f"p{_each(sides)}")
-    if set(c.dilation) != {1}:
-        parts.append(f"d{_each(c.dilation)}")
-    if c.groups > 1:
-        parts.append(f"g{c.groups}")
-    if c.padding_mode != "zeros":
-        parts.append(c.padding_mode)
-    return " ".join(parts)
-
-
-def _each(values: tuple[object, ...]) -> str:
-    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 
 def network_record(

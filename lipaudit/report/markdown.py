@@ -21,7 +21,7 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
         keys.append("note")
     first = warning(report)
     lines = [f"**{escape(first)}**", ""] if first else []
-    lines += [f"## Lipschitz audit of {escape(title(report))}", ""]
+    lines += [f"## Lipschitz audit of {escape(title(report.model))}", ""]
     for section in sections(report):
         lines += [f"**{section.label}**", "", *(f"- {escape(line)}" for line in section.lines), ""]
     if rows:

@@ -21,7 +21,7 @@ from lipaudit.report.display import (
 )
 from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, pixels_are_the_input, place
 from lipaudit.report.methods import cited, is_ours
-from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, ModelRecord, NetworkRecord, OutputRecord
 
 MOST = 5  # names and layers shown before "and n more"
 # notes of rows whose maximum over frequencies is not found to the tolerance
@@ -45,9 +45,8 @@ class Section:
     lines: tuple[str, ...]
 
 
-def title(report: AuditReport) -> str:
+def title(model: ModelRecord) -> str:
     """One line that says which model this is."""
-    model = report.model
     shapes = model.input_shapes or {"": model.input_shape}
     inputs = ", ".join(
         f"{name}:{shape_text(shape)}" if len(shapes) > 1 else shape_text(shape) for name, shape in shapes.items()

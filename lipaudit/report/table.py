@@ -26,7 +26,7 @@ def render(
     """
     rows = group_rows(report.layers, depth)
     first = warning(report)
-    parts = [textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (first, title(report)) if line]
+    parts = [textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (first, title(report.model)) if line]
     parts.append("" if rows else "\nNo operation of this network can stretch a perturbation.")
     if rows:
         parts.append(_table(rows, columns, wide))

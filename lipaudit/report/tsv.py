@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from lipaudit.report.domains import described
@@ -23,8 +23,13 @@ def render(reports: Sequence[AuditReport]) -> str:
     for report in reports:
         for layer in report.layers:
             values = (report.model.spec, *(getattr(layer, name) for name in _FIELDS), described(report))
-            lines.append("\t".join(map(_cell, values)))
+            lines.append(row(values))
     return "\n".join(lines)
+
+
+def row(values: Iterable[object]) -> str:
+    """The values as one line; see :func:`render`."""
+    return "\t".join(map(_cell, values))
 
 
 def _cell(value: object) -> str:

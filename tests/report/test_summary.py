@@ -181,7 +181,7 @@ def test_advice_fits_the_outcome(report: AuditReport, words: list[str]) -> None:
 
 
 def test_title_says_which_model_it_is() -> None:
-    assert title(fakes.report()) == (
+    assert title(fakes.report().model) == (
         "resnet50 (torchvision, weights IMAGENET1K_V2), input 1x3x224x224, 25,557,032 parameters"
     )
 

@@ -1,0 +1,240 @@
+"""A comparison as text: a table for a terminal, Markdown, and tab-separated values.
+
+Methods that do not fit beside each other in 100 columns stand in further blocks below. ``~`` marks an estimate, ``!`` a figure below
+the certified lower bound of the layer.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+
+from lipaudit.report.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
+from lipaudit.report.display import (
+    estimate_text,
+    lower_bound_text,
+    printable,
+    upper_bound_text,
+)
+from lipaudit.report.markdown import escape
+from lipaudit.report.shorten import shorten_paths
+from lipaudit.report.summary import title
+from lipaudit.report.table import WIDTH
+from lipaudit.report.tsv import row
+
+_LAYER = 26
+_GAP = "  "
+Columns = dict[str, list[str]]
+
+
+def table(found: Comparison) -> str:
+    """Figures, times and what they amount to for the network, at most 100 characters wide."""
+    names = shorten_paths([printable(layer.name) for layer in found.layers], _LAYER)
+    lines = [*_wrapped(title(found.model)), ""]
+    for head, fixed, columns in _parts(found):
+        lines += [head, ""]
+        columns = {key: _with_room(cells) for key, cells in columns.items()}
+        for block in _blocks({"layer": names, **fixed}, columns):
+            lines += [*_laid_out(block), ""]
+    lines += ["Networks", "", *_laid_out(_summary(found)), ""]
+    for line in _explained(found):
+        lines += _wrapped(line)
+    return "\n".join(lines)
+
+
+def markdown(found: Comparison) -> str:
+    """The same content in GitHub-flavoured Markdown, every method in one table."""
+    lines = [f"## Comparison of methods on {escape(title(found.model))}", ""]
+    for head, fixed, columns in _parts(found):
+        named = {"layer": [printable(layer.name) for layer in found.layers]}
+        lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
+    lines += ["### Networks", "", *_marked_down(_summary(found)), ""]
+    lines += [f"- {escape(line)}" for line in _explained(found)]
+    return "\n".join(lines)
+
+
+_TSV = (
+    *(
+        "model",
+        "layer",
+        "op",
+        "weight_shape",
+        "input_size",
+        "details",
+        "lower_bound",
+        "upper_bound",
+        "method",
+        "outcome",
+    ),
+    *("figure", "log10_figure", "rigor", "below_lower_bound", "shortfall", "seconds", "reason"),
+)
+
+
+def tsv(found: Comparison) -> str:
+    """One row per layer and method with raw numbers, then one per method with the network's figure and an empty layer."""
+    lines = ["\t".join(_TSV)]
+    for layer in found.layers:
+        place = (layer.name, layer.op, layer.weight_shape, layer.input_size, layer.details)
+        for f in layer.figures:
+            figure = (f.method, f.outcome, f.figure, f.log10_figure, f.rigor, str(f.below_lower_bound).lower())
+            last = (f.shortfall, f.seconds, f.reason)
+            lines.append(row((found.model.spec, *place, layer.lower_bound, layer.upper_bound, *figure, *last)))
+    for m in found.methods:
+        figures = (m.network_figure, m.log10_network_figure, m.network_rigor)
+        blank = (None,) * 7
+        lines.append(
+            row((found.model.spec, *blank, m.name, m.network_status, *figures, None, None, m.seconds, m.reason))
+        )
+    return "\n".join(lines)
+
+
+RENDERINGS: dict[str, Callable[[Comparison], str]] = {
+    "table": table,
+    "json": Comparison.to_json,
+    "markdown": markdown,
+    "tsv": tsv,
+}
+
+
+def _parts(found: Comparison) -> Iterable[tuple[str, Columns, Columns]]:
+    """The heading, the columns that every block repeats, and those of the methods."""
+    notes = _notes(found)
+    bounds = {
+        "lower": [lower_bound_text(layer.lower_bound, layer.log10_lower_bound) for layer in found.layers],
+        "upper": [upper_bound_text(layer.upper_bound, layer.log10_upper_bound) for layer in found.layers],
+    }
+    yield "Figures", bounds, _by_method(found, lambda figure: _cell(figure, notes))
+    certified = {"bounds": [_seconds(layer.seconds) for layer in found.layers]}
+    yield "Seconds", certified, _by_method(found, lambda f: _seconds(f.seconds) if f.outcome == "measured" else "")
+
+
+def _by_method(found: Comparison, text: Callable[[FigureRecord], str]) -> Columns:
+    return {m.name: [text(layer.figures[i]) for layer in found.layers] for i, m in enumerate(found.methods)}
+
+
+def _cell(figure: FigureRecord, notes: Sequence[str]) -> str:
+    if figure.outcome == "undefined":
+        return f"n/a [{notes.index(figure.reason) + 1}]"
+    if figure.outcome == "skipped":
+        return "skipped"
+    return _said(figure.figure, figure.log10_figure, figure.rigor) + ("!" if figure.below_lower_bound else "")
+
+
+def _said(value: float | None, log10: float | None, rigor: str | None) -> str:
+    return estimate_text(value, log10) if rigor == "estimate" else upper_bound_text(value, log10)
+
+
+def _notes(found: Comparison) -> list[str]:
+    """Why methods have no figure, each reason once."""
+    figures = [figure for layer in found.layers for figure in layer.figures]
+    return list(dict.fromkeys(figure.reason for figure in figures if figure.outcome == "undefined"))
+
+
+def _summary(found: Comparison) -> Columns:
+    methods, layers = found.methods, len(found.layers)
+    ratios = {"/ ryu2019": [_ratio(m.ratio) for m in methods]} if any(m.name == REFERENCE for m in methods) else {}
+    return {
+        "method": [m.name for m in methods],
+        "network": [_network(m) for m in methods],
+        **ratios,
+        "rigor": [m.network_rigor or "" for m in methods],
+        "below lower": [f"{m.violations} of {m.measured}" for m in methods],
+        "worst": ["" if m.worst_shortfall is None else f"{-100 * m.worst_shortfall:.2g}%" for m in methods],
+        "measured": [f"{m.measured} of {layers}" for m in methods],
+        "seconds": [_seconds(m.seconds) for m in methods],
+    }
+
+
+def _network(m: MethodComparison) -> str:
+    if m.network_status != "finite":
+        return m.network_status
+    return _said(m.network_figure, m.log10_network_figure, m.network_rigor)
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else estimate_text(value, None)[1:]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _explained(found: Comparison) -> Iterable[str]:
+    """What the marks mean, and what is missing."""
+    if not found.layers:
+        yield "The network has no convolution and no dense layer with constant weights."
+    yield (
+        f"lower, upper: certified bounds of each layer's true norm with its own padding, stride and input size (tolerance "
+        f"{found.settings.tolerance:g}); seconds under bounds: the time that they took."
+    )
+    yield (
+        "~ marks an estimate. A figure without it is an upper bound by the method's theorem, up to rounding (certified for gram). "
+        "Bounds are rounded up, estimates to the nearest."
+    )
+    yield (
+        "! marks a figure below the certified lower bound: it is provably no upper bound of that layer. Methods that approach "
+        "the norm from below (power iteration on the operator) have not reached it there; for any other method its "
+        "assumption (circular padding, a full number of iterations) does not hold. worst: how far below, at most."
+    )
+    yield (
+        "network: the whole network over all inputs, propagated from the method's figures; seconds: of all its norms."
+    )
+    for number, reason in enumerate(_notes(found), start=1):
+        yield printable(f"n/a [{number}]: {reason}.")
+    if any(m.skipped or m.network_status == "skipped" for m in found.methods):
+        yield (
+            f"skipped: the method had used up its {found.settings.time_limit:g} s (--time-limit), so the network has no figure."
+        )
+    for m in found.methods:
+        if m.network_status in ("unbounded", "unsupported"):
+            yield printable(f"{m.name}: no figure for the network, {m.network_status} at {m.reason}.")
+    for m in found.methods:
+        steps = "" if m.iterations is None else f", {m.iterations} iterations or samples"
+        yield printable(f"{m.name}: {m.reference}{steps}; {m.claim}.")
+    yield from map(printable, found.notes)
+
+
+def _blocks(fixed: Columns, columns: Columns) -> Iterable[Columns]:
+    """The columns in as many blocks as the width asks for, the fixed ones repeated in each."""
+    room = WIDTH - sum(_width(key, cells) for key, cells in fixed.items()) - len(_GAP) * (len(fixed) - 1)
+    block: Columns = {}
+    left = room
+    for key, cells in columns.items():
+        need = _width(key, cells) + len(_GAP)
+        if block and need > left:
+            yield {**fixed, **block}
+            block, left = {}, room
+        block[key] = cells
+        left -= need
+    yield {**fixed, **block}
+
+
+def _with_room(cells: list[str]) -> list[str]:
+    """Room for the mark behind the figures of a column in which one has it, so that digits stay below each other."""
+    marked = any(cell.endswith("!") for cell in cells)
+    return [cell if cell.endswith("!") or not marked else f"{cell} " for cell in cells]
+
+
+def _width(key: str, cells: list[str]) -> int:
+    return max(map(len, (key, *cells)))
+
+
+def _laid_out(columns: Columns) -> list[str]:
+    """The first column to the left, the others to the right."""
+    first, *others = columns
+    widths = {key: _width(key, cells) for key, cells in columns.items()}
+    lines = [(*columns,), tuple("-" * width for width in widths.values()), *zip(*columns.values(), strict=True)]
+    laid = []
+    for line in lines:
+        cells = dict(zip(columns, line, strict=True))
+        laid.append(_GAP.join((cells[first].ljust(widths[first]), *(cells[key].rjust(widths[key]) for key in others))))
+    return [line.rstrip() for line in laid]
+
+
+def _marked_down(columns: Columns) -> list[str]:
+    lines = ["| " + " | ".join(map(escape, columns)) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    return lines + ["| " + " | ".join(map(escape, cells)) + " |" for cells in zip(*columns.values(), strict=True)]
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
