@@ -40,7 +40,7 @@ def largest_on_grid(convolution: Convolution, samples: int) -> float:
     """sqrt(sum_i max_w sum_j |f_ij(w)|^2) over the grid, without the factor that makes it a bound."""
     period = (samples,) * len(convolution.kernel_size)
     groups, c_out, c_in = convolution.grouped_taps().shape[:3]
-    larger = 2 if c_out >= c_in else 3
+    larger = 2 if c_out > c_in else 3
     maxima = convolution.kernel.new_zeros(groups, min(c_out, c_in))
     for symbols in undilated_symbols(convolution, period):
         squares = torch.view_as_real(symbols).square().sum(-1)  # (frequencies, groups, c_out, c_in)

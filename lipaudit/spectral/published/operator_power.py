@@ -33,12 +33,12 @@ def operator_and_adjoint(convolution: Convolution) -> tuple[Map, Map]:
 
 
 def random_input(convolution: Convolution, generator: torch.Generator) -> torch.Tensor:
-    """A Gaussian input, drawn on the CPU."""
+    """A Gaussian input, drawn in float64 on the CPU."""
     return _gaussian(convolution, (convolution.channels[0], *convolution.input_size), generator)
 
 
 def random_output(convolution: Convolution, generator: torch.Generator) -> torch.Tensor:
-    """A Gaussian output, drawn on the CPU."""
+    """A Gaussian output, drawn in float64 on the CPU."""
     return _gaussian(convolution, (convolution.channels[1], *convolution.output_size), generator)
 
 
@@ -59,8 +59,7 @@ def rising_norms(
 
 
 def _gaussian(convolution: Convolution, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    kernel = convolution.kernel
-    return torch.randn(1, *shape, generator=generator, dtype=kernel.dtype).to(kernel.device)
+    return torch.randn(1, *shape, generator=generator, dtype=torch.float64).to(convolution.kernel)
 
 
 def _normalised(x: torch.Tensor) -> torch.Tensor:

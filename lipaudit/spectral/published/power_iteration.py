@@ -24,7 +24,8 @@ def singular_values(matrices: torch.Tensor, iterations: int, generator: torch.Ge
     Args:
         matrices: (batch, p, q), real or complex. The squares of its entries must neither overflow nor vanish.
         iterations: the number after which to stop.
-        generator: a generator on the CPU, from which the Gaussian starts are drawn whatever the device of ``matrices``.
+        generator: a generator on the CPU, from which the Gaussian starts are drawn, the same ones for every device and
+            precision.
 
     Yields:
         ``iterations`` tensors (batch,) in plain units, of the real type and the device of ``matrices``.
@@ -34,7 +35,8 @@ def singular_values(matrices: torch.Tensor, iterations: int, generator: torch.Ge
     4.0
     """
     shape = (matrices.shape[0], matrices.shape[2], 1)
-    u = torch.randn(shape, generator=generator, dtype=matrices.dtype).to(matrices.device)
+    wide = torch.complex128 if matrices.is_complex() else torch.float64
+    u = torch.randn(shape, generator=generator, dtype=wide).to(matrices)
     for _ in range(iterations):
         v, _ = _normalised(matrices @ u)
         u, sigma = _normalised(matrices.mH @ v)

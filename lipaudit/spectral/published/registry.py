@@ -21,7 +21,7 @@ from typing import TypeAlias
 import torch
 
 from lipaudit.errors import MethodError, RegistryError, UsageError
-from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
+from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
 
@@ -105,8 +105,7 @@ def measure(method: Method, convolution: Convolution, options: Options = Options
     scaled, exponent = scale_to_unit(kernel, kernel.dim())
     with _full_precision():
         bracket = method.convolution(replace(ordinary, kernel=scaled.to(options.dtype)), options)
-    down, up = log_power_of_two(float(exponent))
-    return Bracket(round_down(bracket.log_lower + down), round_up(bracket.log_upper + up), bracket.rigor)
+    return bracket * Bracket(*log_power_of_two(float(exponent)))
 
 
 def measure_matrix(method: Method, matrix: torch.Tensor, options: Options = Options()) -> Bracket:
