@@ -26,12 +26,13 @@ from typing import TypeVar
 import torch
 import torchvision
 
-from benchmarks.paper import lip_conv
+import lipaudit.spectral.published  # noqa: F401  registers the methods
 from lipaudit.graph.capture import capture
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.simplify import simplify
 from lipaudit.spectral.convolution import convolution_norm
 from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.published.registry import Options, find_method, measure
 
 _Result = TypeVar("_Result")
 
@@ -67,9 +68,8 @@ def layers(name: str, size: int, state_dict: str | None, only_large: bool) -> li
 
 
 def paper_value(convolution: Convolution) -> float:
-    """The paper's value; group by group, because the paper treats none."""
-    n = max(convolution.input_size)
-    return max(lip_conv(kernel, n) for kernel in convolution.kernel.chunk(convolution.groups))
+    """The paper's value, in float32 as published."""
+    return measure(find_method("delattre2023"), convolution, Options(dtype=torch.float32)).upper
 
 
 def timed(function: Callable[[], _Result], repeats: int) -> tuple[float, _Result]:
