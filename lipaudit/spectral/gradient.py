@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from lipaudit.spectral.published.gram_iteration import schatten_norms
+
 
 def schatten_norm(matrices: torch.Tensor, products: int) -> torch.Tensor:
     """The upper bound ||A_{N+1}||_F^(2^-N) of sigma_1 after N = ``products`` Gram products, differentiable once.
@@ -81,17 +83,11 @@ def _tall(matrices: torch.Tensor) -> torch.Tensor:
 
 
 def _iterate(matrices: torch.Tensor, products: int) -> torch.Tensor:
-    """The bound itself, rescaled before every product; the logarithm holds only what is left after the largest entry."""
+    """The bound itself, of matrices whose largest entry is made 1, so that no square overflows or vanishes."""
     largest = matrices.abs().amax((-2, -1))
-    iterate = _tall(matrices) / _positive(largest)[..., None, None]
-    log_scale = torch.zeros_like(largest)
-    norm = _positive(torch.linalg.vector_norm(iterate, dim=(-2, -1)))
-    for _ in range(products):
-        iterate = iterate / norm[..., None, None]
-        log_scale = 2 * (log_scale + norm.log())
-        iterate = iterate.mH @ iterate
-        norm = _positive(torch.linalg.vector_norm(iterate, dim=(-2, -1)))
-    return largest * torch.exp((log_scale + norm.log()) * 2.0**-products)
+    scaled = matrices / _positive(largest)[..., None, None]
+    *_, bound = schatten_norms(scaled.reshape(-1, *scaled.shape[-2:]), products)
+    return largest * bound.reshape(largest.shape)
 
 
 def _positive(scale: torch.Tensor) -> torch.Tensor:

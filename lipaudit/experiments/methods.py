@@ -1,0 +1,89 @@
+"""The published methods as the paper's experiments run them: figure and time of one convolution, or of every weight of a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+
+import lipaudit.spectral.published  # noqa: F401  registers the methods
+from lipaudit.experiments.device import timed
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.convolution import ConvolutionNorm
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.published.registry import Method, Options, find_method, measure, measure_matrix
+
+_STRIDE_1 = ", stride 1"
+REFERENCE = "ryu2019"
+REFERENCE_STRIDE_1 = REFERENCE + _STRIDE_1
+OURS = "gram"
+
+
+def short(name: str) -> str:
+    """How tables name a method; ``gram`` is the certified bound of this package."""
+    return "lipaudit" if name == OURS else name
+
+
+@dataclass(frozen=True)
+class TimedNorms:
+    """A way to find norms (:class:`lipaudit.spectral.norms.Norms`): a published method on a device, with the time it takes.
+
+    The certified method works in float64 on the CPU, whatever the device. With ``stride_1`` the stride of convolutions is ignored, as
+    most papers do.
+    """
+
+    method: Method
+    options: Options
+    device: torch.device
+    stride_1: bool = False
+    seconds: list[float] = field(default_factory=list)
+    weights_known: ClassVar[bool] = True
+
+    @property
+    def tolerance(self) -> float:
+        """The one in the options."""
+        return self.options.tolerance
+
+    @property
+    def place(self) -> torch.device:
+        """Where the method computes."""
+        return torch.device("cpu") if self.method.exact_weights else self.device
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        """The method's figure for a convolution."""
+        there = replace(convolution, kernel=convolution.kernel.to(self.place))
+        if self.stride_1:
+            there = replace(there, stride=(1,) * len(there.stride))
+        bracket, seconds = timed(lambda: measure(self.method, there, self.options), self.place)
+        self.seconds.append(seconds)
+        return ConvolutionNorm(bracket, self.method.name)
+
+    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
+        """The largest of the method's figures for dense layers."""
+        found = []
+        for matrix in matrices:
+            there = matrix.to(self.place)
+            bracket, seconds = timed(lambda m=there: measure_matrix(self.method, m, self.options), self.place)  # type: ignore[misc]
+            self.seconds.append(seconds)
+            found.append(bracket)
+        return Bracket.maximum(found)
+
+
+def timed_norms(
+    name: str, iterations: int | None, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> TimedNorms:
+    """A method by name, with ", stride 1" behind it where strides are to be ignored.
+
+    ``iterations`` are iterations, products or samples, None for a method without any.
+    """
+    options = Options(iterations=iterations, seed=seed, dtype=dtype)
+    return TimedNorms(find_method(name.removesuffix(_STRIDE_1)), options, device, name.endswith(_STRIDE_1))
+
+
+def figure(norms: TimedNorms, convolution: Convolution) -> tuple[float, float]:
+    """The figure of one convolution in plain units, and the seconds."""
+    bracket = norms.convolution(convolution).bracket
+    return math.exp(bracket.log_upper), norms.seconds[-1]

@@ -1,0 +1,94 @@
+"""Torchvision's networks with the weights that the user chose, and their convolutions with the sizes that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from lipaudit.errors import UsageError
+from lipaudit.frontends.load import load
+from lipaudit.frontends.loaded import LoadedModel
+from lipaudit.spectral.geometry import Convolution
+
+PAPER_WEIGHTS = "IMAGENET1K_V1"
+
+
+def load_network(name: str, size: int, weights: str | None) -> LoadedModel:
+    """A network of torchvision at an input of 3 x size x size.
+
+    ``weights`` is None for the paper's (``IMAGENET1K_V1``), a tag of torchvision, ``random``, or a file. Raises
+    :class:`~lipaudit.errors.WeightsUnavailableError` where they cannot be fetched.
+    """
+    from torchvision.models import get_model_weights
+
+    tag = PAPER_WEIGHTS if weights is None else weights
+    if tag in get_model_weights(name).__members__:
+        return load(f"torchvision:{name}@{tag}", input_shapes={"": (size,)})
+    return load(f"torchvision:{name}", input_shapes={"": (size,)}, weights=tag)
+
+
+def describe_weights(loaded: LoadedModel) -> str:
+    """Where the weights came from, for the setting of a result."""
+    if loaded.weights == "random":
+        return "random weights (seed 0), which say nothing of a trained network"
+    return f"weights {loaded.weights}"
+
+
+def check_one_file(weights: str | None, names: tuple[str, ...]) -> None:
+    """A file holds the weights of one architecture; refuse one for several networks."""
+    from torchvision.models import get_model_weights
+
+    if weights is None or weights == "random" or len(names) == 1:
+        return
+    if any(weights not in get_model_weights(name).__members__ for name in names):
+        raise UsageError(
+            f"--weights {weights} cannot serve {', '.join(names)}: a file belongs to one architecture; leave out --full, or give "
+            "random or a tag that all of them have"
+        )
+
+
+def convolutions(module: nn.Module, size: int) -> list[tuple[str, Convolution]]:
+    """Name and geometry of every 2-D convolution that a forward pass of one image runs, in the order of the modules."""
+    sizes: dict[str, tuple[int, ...]] = {}
+    handles = [
+        layer.register_forward_hook(_recorder(name, sizes))
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Conv2d)
+    ]
+    parameter = next(module.parameters())
+    try:
+        with torch.no_grad():
+            module(torch.zeros(1, 3, size, size, dtype=parameter.dtype, device=parameter.device))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [
+        (name, _geometry(layer, sizes[name]))
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Conv2d) and name in sizes
+    ]
+
+
+def _recorder(
+    name: str, sizes: dict[str, tuple[int, ...]]
+) -> Callable[[nn.Module, tuple[torch.Tensor, ...], object], None]:
+    def record(_module: nn.Module, inputs: tuple[torch.Tensor, ...], _output: object) -> None:
+        sizes[name] = tuple(inputs[0].shape[2:])
+
+    return record
+
+
+def _geometry(layer: nn.Conv2d, size: tuple[int, ...]) -> Convolution:
+    if isinstance(layer.padding, str):
+        raise UsageError(f"a convolution with padding={layer.padding!r} is not part of these experiments")
+    return Convolution(
+        layer.weight.detach(),
+        size,
+        tuple(layer.stride),
+        tuple((p, p) for p in layer.padding),
+        tuple(layer.dilation),
+        layer.groups,
+        layer.padding_mode,
+    )

@@ -1,0 +1,73 @@
+"""One registry of experiments. An experiment is a function of a request that returns a result; it neither prints nor writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+
+from lipaudit.errors import RegistryError, UsageError
+from lipaudit.experiments.result import Result
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user chose: the paper's sizes or reduced ones, where to compute, which weights, and the seed of all that is random.
+
+    ``weights`` is None for the paper's (torchvision's IMAGENET1K_V1), a tag, a file, or ``random``.
+    """
+
+    full: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    weights: str | None = None
+    seed: int = 0
+    progress: Progress | None = None
+
+    def report(self, done: int, total: int, what: str = "") -> None:
+        """Tell the caller how far the experiment is."""
+        if self.progress is not None:
+            self.progress(done, total, what)
+
+    def generator(self) -> torch.Generator:
+        """A fresh generator on the CPU, so that every device sees the same numbers."""
+        return torch.Generator().manual_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A registered experiment: ``reproduces`` names the table or figure, ``reduced`` and ``full`` the sizes in words."""
+
+    name: str
+    reproduces: str
+    reduced: str
+    full: str
+    function: Callable[[Request], Result]
+    uses_weights: bool = False
+
+
+_EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def register(experiment: Experiment) -> Experiment:
+    """Add an experiment; a name that is taken raises :class:`~lipaudit.errors.RegistryError`."""
+    if experiment.name in _EXPERIMENTS:
+        raise RegistryError(f"the experiment {experiment.name} is registered twice")
+    _EXPERIMENTS[experiment.name] = experiment
+    return experiment
+
+
+def all_experiments() -> tuple[Experiment, ...]:
+    """Every experiment, in the order of the paper."""
+    return tuple(_EXPERIMENTS.values())
+
+
+def find_experiments(names: Sequence[str]) -> tuple[Experiment, ...]:
+    """The experiments of those names, each once; a :class:`~lipaudit.errors.UsageError` where one does not exist."""
+    for name in names:
+        if name not in _EXPERIMENTS:
+            raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(_EXPERIMENTS)}")
+    return tuple(_EXPERIMENTS[name] for name in dict.fromkeys(names))

@@ -1,0 +1,37 @@
+"""Runs experiments one after another: what ``lipaudit reproduce`` does between its options and its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lipaudit.experiments  # noqa: F401  registers the experiments
+from lipaudit.errors import UsageError
+from lipaudit.experiments.device import find_device, full_precision
+from lipaudit.experiments.registry import Experiment, Progress, Request, find_experiments
+from lipaudit.experiments.result import Result
+
+
+def choose(names: Sequence[str], weights: str | None) -> tuple[Experiment, ...]:
+    """The experiments of those names; weights that none of them reads are refused."""
+    chosen = find_experiments(names)
+    if weights is not None and not any(experiment.uses_weights for experiment in chosen):
+        raise UsageError(f"{', '.join(names)} reads no weights: leave out --weights")
+    return chosen
+
+
+def run(
+    experiment: Experiment,
+    *,
+    full: bool = False,
+    device: str = "auto",
+    weights: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Result:
+    """One experiment, with float32 products in full precision.
+
+    Raises:
+        LipauditError: where the device or the weights are not available.
+    """
+    with full_precision():
+        return experiment.function(Request(full, find_device(device), weights, seed, progress))
