@@ -65,6 +65,7 @@ def peak_bytes(function: Callable[[], object], device: torch.device) -> int | No
             return None
         torch.cuda.synchronize(device)
         return int(torch.cuda.max_memory_allocated(device)) - before
-    with LiveBytes() as counter:
+    counter = LiveBytes()
+    with counter:
         function()
     return counter.peak

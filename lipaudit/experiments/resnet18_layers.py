@@ -157,8 +157,10 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
 
 def _values(layers: list[Layer]) -> Table:
     methods = list(layers[0].values)
-    rows = tuple((layer.name, layer.shape, layer.size, *(layer.values[key] for key in methods)) for layer in layers)
-    return Table("sigma by layer", ("layer", "kernel", "input", *map(short, methods)), rows)
+    rows: list[tuple[Cell, ...]] = [
+        (layer.name, layer.shape, layer.size, *(layer.values[key] for key in methods)) for layer in layers
+    ]
+    return Table("sigma by layer", ("layer", "kernel", "input", *map(short, methods)), tuple(rows))
 
 
 def _times(layers: list[Layer]) -> Table:
