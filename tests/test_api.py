@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 from PIL import Image
 from torch import nn
 
@@ -15,6 +16,9 @@ import lipaudit
 from lipaudit.errors import CaptureError, NonFiniteWeightsError, UsageError
 from lipaudit.network.domain import Domain, ball, pixel_box
 from lipaudit.opening import state_dict_sha256
+from lipaudit.report.gate import gate_problem, strict_problem
+from lipaudit.report.record import AuditReport
+from lipaudit.report.schema import load_schema
 
 SAMPLES = Path(__file__).parents[1] / "sample_models"
 
@@ -220,3 +224,117 @@ def test_a_linear_network_has_one_bound_on_every_domain() -> None:
     assert len({network.upper_bound for network in bounds}) == 1
     assert {network.rigor for network in bounds} == {"certified"}
     assert [len(network.other_domains) for network in bounds] == [0, 1, 1]
+
+
+FIELDS = ("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound")
+
+
+def check_estimate(report: AuditReport) -> None:
+    """No field of an estimate is an upper bound, and the report survives its schema and its own reader."""
+    document = json.loads(report.to_json())
+    assert [error.message for error in Draft202012Validator(load_schema()).iter_errors(document)] == []
+    assert AuditReport.from_json(report.to_json()) == report
+    entries = [document["network"], *document["layers"], *document["network"]["other_domains"]]
+    for entry in entries:
+        if entry["rigor"] == "estimate":
+            assert all(entry.get(key) is None for key in FIELDS)
+            assert entry.get("tightness") is None
+            assert (entry["estimate"], entry["log10_estimate"]) != (None, None)
+        else:
+            assert entry["estimate"] is entry["log10_estimate"] is None
+    assert str(report).startswith(f"ESTIMATE ({report.settings.method}): ")
+
+
+@pytest.mark.parametrize("name", ["digits_resnet", "digits_unet", "digits_mobile"])
+def test_the_figures_of_a_method_without_a_theorem_are_estimates_everywhere(name: str) -> None:
+    report = lipaudit.audit(str(SAMPLES / f"{name}.onnx"), method="sedghi2019", mean=0.5, std=0.25)
+    assert report.network.rigor == "estimate"
+    assert report.network.pixel_estimate == pytest.approx(4 * report.network.estimate)
+    check_estimate(report)
+    assert " at most " not in str(report).split("Scope")[0]
+    assert gate_problem(report, 1e9).endswith("an estimate is no bound")
+    assert strict_problem(report) == ""
+    assert (report.settings.method, report.settings.iterations) == ("sedghi2019", None)
+
+
+def test_a_published_bound_stays_a_bound() -> None:
+    net = nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular", bias=False)
+    ours, theirs = (lipaudit.audit(net, input_shape=(2, 5, 5), method=name) for name in ("gram", "sedghi2019"))
+    (row,) = theirs.layers
+    assert (row.rigor, row.estimate, theirs.network.rigor) == ("numerical", None, "numerical")
+    assert row.upper_bound == pytest.approx(ours.layers[0].upper_bound, rel=1e-3)
+    assert row.upper_bound >= ours.layers[0].lower_bound * (1 - 1e-12)
+    assert theirs.network.upper_bound is not None
+    assert "ESTIMATE" not in str(theirs)
+    assert gate_problem(theirs, 9.0) == ""
+    assert "products of signals" not in str(theirs)
+
+
+def test_iterations_and_seed_reach_the_method() -> None:
+    def estimate(**options: Any) -> float:
+        report = lipaudit.audit(small(), input_shape=(2, 4, 4), method="ryu2019", **options)
+        assert report.settings.iterations == options.get("iterations", 100)
+        return report.network.estimate
+
+    assert estimate(iterations=1) < estimate(iterations=30) <= estimate() * (1 + 1e-9)
+    assert estimate(iterations=1, seed=1) != estimate(iterations=1, seed=2)
+    assert estimate(iterations=1, seed=1) == estimate(iterations=1, seed=1)
+
+
+def test_an_estimate_below_a_jacobian_norm_that_was_found_is_said_to_be_too_small() -> None:
+    net = nn.Conv2d(1, 1, 3, padding=1, bias=False)
+    nn.init.ones_(net.weight)
+    options: dict[str, Any] = {"input_shape": (1, 16, 16), "lower_bound": True}
+    small_one, fair = (lipaudit.audit(net, method=name, **options) for name in ("miyato2018", "sedghi2019"))
+    note = "The estimate lies below a Jacobian norm that was found: it is too small."
+    assert small_one.network.estimate == pytest.approx(3.0)  # the norm of nine ones in a row
+    assert small_one.network.lower_bound > 8.5
+    assert note in small_one.notes
+    assert fair.network.estimate == pytest.approx(9.0)
+    assert note not in fair.notes
+
+
+class Squared(nn.Module):
+    """A convolution times itself: the factors of the product are as large as the convolution's values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        return y * torch.sigmoid(y.mean((2, 3), keepdim=True))
+
+
+def test_what_rests_on_an_estimate_is_an_estimate() -> None:
+    options: dict[str, Any] = {"input_shape": (2, 4, 4), "mean": 0.5, "std": 0.25, "domain": "pixels"}
+    rigors = {}
+    for name in ("gram", "sedghi2019"):
+        report = lipaudit.audit(Squared(), method=name, **options)
+        (row,) = (r for r in report.layers if r.op == "mul")
+        rigors[name] = (row.rigor, report.network.rigor)
+        assert (row.upper_bound is None) is (name == "sedghi2019")
+    assert rigors == {"gram": ("numerical", "numerical"), "sedghi2019": ("estimate", "estimate")}
+    check_estimate(lipaudit.audit(Squared(), method="sedghi2019", **options))
+
+
+def test_a_layer_for_which_a_method_is_not_defined_is_unsupported() -> None:
+    net = nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")
+    report = lipaudit.audit(net, input_shape=(1, 5, 5), method="sedghi2019")
+    assert report.network.status == report.layers[-1].status == "unsupported"
+    assert "sedghi2019 is not defined for reflect padding" in report.layers[-1].reason
+    assert report.network.estimate is report.network.upper_bound is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "sedghi2018"}, "no method 'sedghi2018'"),
+        ({"method": "sedghi2019", "structure": True}, "structure computes no norms"),
+        ({"method": "sedghi2019", "iterations": 3}, "has no iterations"),
+        ({"iterations": 3}, "gram has no iterations"),
+    ],
+)
+def test_a_method_that_cannot_be_used_is_refused_before_anything_is_loaded(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        lipaudit.audit("no-such-model.onnx", **options)

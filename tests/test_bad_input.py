@@ -146,6 +146,13 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (no_picture, 2, ["cat.png", "no image", "PNG or JPEG"]),
         (other_tensor, 2, ["(1, 3, 16, 16)", "(1, 1, 16, 16)"]),
         (two_inputs, 2, ["one input", "has 2"]),
+        (given("nowhere.onnx", "--method", "sedghi2018"), 2, ["sedghi2018", "sedghi2019"]),
+        (given("nowhere.onnx", "--method", "ryu2019", "--iterations", "0"), 2, ["--iterations"]),
+        (given("nowhere.onnx", "--method", "sedghi2019", "--iterations", "9"), 2, ["sedghi2019 has no iterations"]),
+        (given("nowhere.onnx", "--iterations", "9"), 2, ["gram has no iterations"]),
+        (given("nowhere.onnx", "--method", "ryu2019", "--structure"), 2, ["--structure", "--method"]),
+        (given("compare", "nowhere.onnx", "--methods", "sedghi2018"), 2, ["sedghi2018"]),
+        (given("compare", "nowhere.onnx"), 3, ["nowhere.onnx"]),
         (given(), 2, []),
     ],
 )

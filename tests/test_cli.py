@@ -443,7 +443,15 @@ def test_help_names_the_verbs_examples_and_exit_codes(capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert all(
         word in out
-        for word in ("audit ", "list ", "rules ", "schema ", "lipaudit resnet50 --input 224", "130  interrupted")
+        for word in (
+            "audit ",
+            "compare ",
+            "list ",
+            "rules ",
+            "schema ",
+            "lipaudit resnet50 --input 224",
+            "130  interrupted",
+        )
     )
 
 
@@ -513,6 +521,25 @@ def test_control_c_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_estimate_says_so_first_and_passes_no_gate(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.outcomes["net"] = fakes.estimate("ryu2019")
+    assert main(["net", "--method", "ryu2019", "--iterations", "9", "--max-log10-bound", "99", "--strict"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("ESTIMATE (ryu2019): ")
+    assert " at most " not in out.split("Scope")[0].split("Result")[1]
+    assert "an estimate is no bound" in err
+    assert "strict" not in err
+    assert (stage.calls[0][1]["method"], stage.calls[0][1]["iterations"]) == ("ryu2019", 9)
+
+
+def test_a_wrong_method_is_refused_before_any_model(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["net", "--method", "nobody1900"]) == 2
+    assert main(["net", "--method", "ryu2019", "--structure"]) == 2
+    assert main(["net", "--iterations", "3"]) == 2
+    assert stage.calls == []
+    assert "choose from gram, " in capsys.readouterr().err
+
+
 def test_errors_do_not_drive_the_terminal(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     stage.outcomes["net"] = CaptureError("node 'n\x1b[2J\x07'\nis odd")
     assert main(["net"]) == 3
@@ -578,7 +605,9 @@ def test_a_stderr_that_takes_nothing_loses_no_report(redirection: str, option: s
 
 def test_the_package_offers_its_functions_lazily() -> None:
     assert lipaudit.AuditReport is AuditReport
-    assert {"audit", "AuditReport", "spectral_norm", "conv_norm", "__version__"} <= set(dir(lipaudit))
+    assert {"audit", "compare", "Comparison", "AuditReport", "spectral_norm", "conv_norm", "__version__"} <= set(
+        dir(lipaudit)
+    )
     assert set(lipaudit.__all__) <= set(dir(lipaudit))
     with pytest.raises(AttributeError, match="no attribute 'audti'"):
         lipaudit.audti  # noqa: B018  # the access itself is under test

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from lipaudit.errors import UsageError
+from lipaudit.frontends.methods import find_compared, find_requested, method_names, requested_norms
+from lipaudit.spectral.norms import CertifiedNorms, PublishedNorms
+from lipaudit.spectral.published.registry import Options, all_methods, find_method
+
+
+def test_every_registered_method_may_be_requested_and_gram_is_lipaudits_own() -> None:
+    assert set(method_names()) == {"gram", *(method.name for method in all_methods())}
+    assert find_requested("gram") is None
+    for method in all_methods():
+        assert find_requested(method.name) is (None if method.name == "gram" else method)
+    assert isinstance(requested_norms(None, None, 0.01, 3), CertifiedNorms)
+
+
+def test_the_options_reach_the_method() -> None:
+    norms = requested_norms(find_method("ryu2019"), 7, 0.01, 3)
+    assert isinstance(norms, PublishedNorms)
+    assert norms.method is find_method("ryu2019")
+    assert norms.options == Options(iterations=7, seed=3, tolerance=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "iterations", "words"),
+    [
+        ("sedghi2018", None, "no method 'sedghi2018'; choose from gram, "),
+        ("", None, "no method ''"),
+        ("gram", 5, "gram has no iterations"),
+        ("sedghi2019", 5, "sedghi2019 has no iterations"),
+        ("ryu2019", 0, "at least 1, not 0"),
+        ("ryu2019", -3, "at least 1, not -3"),
+        ("ryu2019", 2.5, "whole number"),
+        ("ryu2019", True, "whole number"),
+    ],
+)
+def test_what_is_no_request_is_refused(name: str, iterations: int | None, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        find_requested(name, iterations)
+
+
+def test_methods_to_compare_keep_their_order_and_default_to_all() -> None:
+    assert find_compared(None) == all_methods()
+    assert [m.name for m in find_compared(["sedghi2019", "ryu2019"], 7)] == ["sedghi2019", "ryu2019"]
+
+
+@pytest.mark.parametrize(
+    ("names", "iterations", "words"),
+    [
+        (["sedghi2018"], None, "no method 'sedghi2018'"),
+        (["sedghi2019", "sedghi2019"], None, "different names"),
+        ([], None, "different names"),
+        (["sedghi2019"], 5, "none of the methods has iterations"),
+        (None, 0, "at least 1"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(names: list[str] | None, iterations: int | None, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        find_compared(names, iterations)
