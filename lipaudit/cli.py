@@ -51,6 +51,7 @@ Examples:
   lipaudit model.onnx --method sedghi2019
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
+  lipaudit reproduce spectral-table
 
 \b
 Exit codes:
@@ -426,6 +427,57 @@ def compare(
     else:
         emit(text)
     return 0
+
+
+@cli.command()
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.option("--full", is_flag=True, help="The paper's sizes, meant for a GPU, instead of reduced ones.")
+@_device_option
+@_weights_option
+@_seed_option
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("lipaudit-reproduce"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder for the tables as CSV and the plots as PNG; created where it is missing.",
+)
+@_debug_option
+@click.pass_context
+def reproduce(ctx: click.Context, /, names: tuple[str, ...], folder: Path, weights: str | None, **options: Any) -> int:
+    """Reproduce tables and figures of the paper on Gram iteration; without NAME, list them."""
+    debug: bool = ctx.find_root().obj.debug
+    with shielded(debug):
+        from lipaudit.experiments.registry import all_experiments
+        from lipaudit.experiments.render import listing, render
+        from lipaudit.experiments.run import choose, missing_plot, run
+        from lipaudit.experiments.write import prepare_folder, write
+
+        chosen = choose(names, weights)
+    if not chosen:
+        emit(listing(all_experiments()))
+        return 0
+    prepare_folder(folder)
+    codes = [0]
+    for experiment in chosen:
+        progress = Progress(experiment.name) if sys.stderr.isatty() else None
+        try:
+            with shielded(debug):
+                result = run(experiment, weights=weights, progress=progress, **options)
+        except Exception as error:
+            codes.append(complain(error, debug, experiment.name if len(chosen) > 1 else ""))
+            continue
+        finally:
+            if progress:
+                progress.finish()
+        emit(("\n\n" if experiment is not chosen[0] else "") + render(result))
+        with shielded(debug):
+            written = write(result, folder)
+        say(f"lipaudit: written to {', '.join(map(str, written))}{missing_plot(result)}")
+    return max(codes, key=_SEVERITY.index)
 
 
 @cli.command("list")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import lipaudit.experiments  # noqa: F401  registers the experiments
 from lipaudit.errors import UsageError
 from lipaudit.experiments.device import find_device, full_precision
+from lipaudit.experiments.plot import NO_MATPLOTLIB, can_draw
 from lipaudit.experiments.registry import Experiment, Progress, Request, find_experiments
 from lipaudit.experiments.result import Result
 
@@ -14,6 +15,8 @@ from lipaudit.experiments.result import Result
 def choose(names: Sequence[str], weights: str | None) -> tuple[Experiment, ...]:
     """The experiments of those names; weights that none of them reads are refused."""
     chosen = find_experiments(names)
+    if weights is not None and not names:
+        raise UsageError("--weights needs the NAME of an experiment that reads them")
     if weights is not None and not any(experiment.uses_weights for experiment in chosen):
         raise UsageError(f"{', '.join(names)} reads no weights: leave out --weights")
     return chosen
@@ -35,3 +38,8 @@ def run(
     """
     with full_precision():
         return experiment.function(Request(full, find_device(device), weights, seed, progress))
+
+
+def missing_plot(result: Result) -> str:
+    """What to add to the list of files written where the plot could not be drawn."""
+    return f"; {NO_MATPLOTLIB}" if result.plots and not can_draw() else ""
