@@ -10,8 +10,8 @@ without padding. For zero padding [P] takes the same value, which is then an est
 
 [P] appendix D.1 takes a grid of n_0 < n points per axis and multiplies by alpha = 2 floor(k / 2) / n_0, which is below
 1 and cannot be meant. The factor that the theorem gives is prod (1 - alpha)^(-1/2), in 2-D 1 / (1 - alpha) (see
-``sampling``); with it the value bounds sigma_1 over all frequencies, so that zero padding of any size is covered.
-lipaudit's own cosine factor is closer to 1.
+``sampling``); with it the value bounds sigma_1 over all frequencies, so that zero padding of any size is covered. On
+fine grids lipaudit's own cosine factor is closer to 1.
 
 The authors' code cuts kernels that are larger than the input (here they wrap around) and returns NaN for a kernel whose
 symbol vanishes at a frequency.

@@ -11,7 +11,8 @@ and one such factor per axis in several variables (Pfister and Bresler, *Boundin
 Polynomials*, 2018). For two axes of the same size that is 1 / (1 - alpha). It holds as well for vectors and matrices p,
 through <u, p v> for unit u and v. A kernel of k taps has n = floor(k / 2) about its centre.
 
-Ehlich and Zeller's factor 1 / cos(pi (k - 1) / (2 N)) per axis is smaller; lipaudit's own bounds use it.
+Ehlich and Zeller's factor 1 / cos(pi (k - 1) / (2 N)) per axis is no larger from N = 2 (k - 1) on, and much smaller on
+fine grids; lipaudit's own bounds use it.
 """
 
 from __future__ import annotations
