@@ -9,10 +9,12 @@ times coarser. A transposed convolution is the adjoint of a convolution and has 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -199,7 +201,7 @@ class Taps:
     offsets: torch.Tensor
     divisors: tuple[int, ...]
 
-    @property
+    @cached_property
     def degrees(self) -> tuple[float, ...]:
         """Half the extent per axis: the degree of the centred trigonometric polynomial u* D(w) v."""
         return tuple(0.5 * float(e) for e in (self.offsets.amax(0) - self.offsets.amin(0)).tolist())
@@ -214,29 +216,22 @@ def polyphase(
     Taps that are zero everywhere are dropped, which lowers the degree; with ``drop_zeros=False`` no entry is looked at.
     """
     groups, c_out, c_in = kernel.shape[:3]
-    axes = []
-    for k, s, d in zip(kernel.shape[3:], stride, dilation, strict=True):
-        positions = [d * a for a in range(k)]
-        axes.append([(p // s, p % s) for p in positions])
-    phases = [sorted({r for _, r in axis}) for axis in axes]
-    blocks: dict[tuple[int, ...], dict[int, torch.Tensor]] = {}
-    for index in torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[3:]]).reshape(-1, len(axes)).tolist():
-        tap = kernel[(slice(None), slice(None), slice(None), *index)]
-        if drop_zeros and not bool(tap.any()):
-            continue
-        shift = tuple(axis[a][0] for axis, a in zip(axes, index, strict=True))
-        phase = 0
-        for axis, choices, a in zip(axes, phases, index, strict=True):
-            phase = phase * len(choices) + choices.index(axis[a][1])
-        blocks.setdefault(shift, {})[phase] = tap
-    if not blocks:
+    taps = kernel.flatten(3).movedim(-1, 0)  # (taps, groups, c_out, c_in)
+    axes = [[divmod(d * a, s) for a in range(k)] for k, s, d in zip(kernel.shape[3:], stride, dilation, strict=True)]
+    split = [tuple(zip(*place, strict=True)) for place in itertools.product(*axes)]  # (shift, phase) of every tap
+    if drop_zeros:
+        kept = taps.flatten(1).any(1)
+        taps, split = taps[kept], [place for place, keep in zip(split, kept.tolist(), strict=True) if keep]
+    if not split:
         return Taps(
             kernel.new_zeros(groups, 1, c_out, c_in), torch.zeros(1, len(axes), dtype=torch.long), (1,) * len(axes)
         )
-    used = sorted({phase for taps in blocks.values() for phase in taps})
-    empty = kernel.new_zeros(groups, c_out, c_in)
-    shifts = sorted(blocks)
-    matrices = torch.stack([torch.cat([blocks[q].get(r, empty) for r in used], dim=2) for q in shifts], dim=1)
+    shifts, phases = (sorted(set(part)) for part in zip(*split, strict=True))
+    place = [shifts.index(shift) * len(phases) + phases.index(phase) for shift, phase in split]
+    blocks = kernel.new_zeros(len(shifts) * len(phases), groups, c_out, c_in)
+    blocks = blocks.index_copy(0, torch.tensor(place, device=kernel.device), taps)
+    # (groups, shifts, c_out, phases c_in)
+    matrices = blocks.unflatten(0, (len(shifts), len(phases))).permute(2, 0, 3, 1, 4).flatten(3)  # type: ignore[no-untyped-call]
     offsets = torch.tensor(shifts, dtype=torch.long)
     offsets = offsets - offsets.amin(0)
     divisors = tuple(math.gcd(*column) or 1 for column in offsets.T.tolist())

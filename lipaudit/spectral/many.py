@@ -21,7 +21,7 @@ from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import check_tolerance
 from lipaudit.spectral.power import Waves, lower_bounds
 from lipaudit.spectral.reduction import Reduction, crop, reduce
-from lipaudit.spectral.rounding import log_power_of_two, scale_to_unit
+from lipaudit.spectral.rounding import log_power_of_two
 from lipaudit.spectral.suprema import Peaks, Search, suprema, together
 from lipaudit.spectral.symbol import SymbolGram, tap_sizes
 from lipaudit.spectral.torus import cosine_squared, lattice
@@ -92,64 +92,62 @@ def _geometry(c: Convolution) -> tuple[object, ...]:
 def _batch(convolutions: list[Convolution], tol: float) -> Search[list[ConvolutionNorm]]:
     """The brackets of layers of equal geometry."""
     ordinary = convolutions[0].adjoint() if convolutions[0].transposed else convolutions[0]
+    layers, groups = len(convolutions), ordinary.groups
+    if reduce(crop(replace(ordinary, kernel=ordinary.kernel.to("meta"))), drop_zeros=False).too_large:
+        return [_alone(c, tol) for c in convolutions]
     kernels = torch.stack([c.kernel.detach() for c in convolutions]).to(torch.float64)
-    scaled, exponents = scale_to_unit(kernels, dims=kernels.dim() - 1)
-    # a kernel that holds NaN or infinity has no finite sum
-    sums = scaled.flatten(1).abs().sum(1)
-    numbers = yield torch.stack([sums, exponents])
-    layers = len(convolutions)
-    if not all(math.isfinite(number) for number in numbers):
+    # a kernel that holds NaN or infinity has no finite maximum
+    largest = yield kernels.flatten(1).abs().amax(1)
+    if not all(math.isfinite(number) for number in largest):
         raise NonFiniteWeightsError(["the kernel"])
-    zero = [number == 0 for number in numbers[:layers]]
-    if all(zero):
-        return [_ZERO] * layers
-    one = crop(replace(ordinary, kernel=scaled[0]))
-    if reduce(one, drop_zeros=False).too_large:
-        return [convolution_norm(replace(c, kernel=c.kernel.cpu()), tol) for c in convolutions]
-    alive = [i for i in range(layers) if not zero[i]]
-    stacked = torch.cat([crop(replace(ordinary, kernel=scaled[i])).kernel for i in alive])
-    whole = replace(one, kernel=stacked, groups=one.groups * len(alive))
+    exponents = [math.frexp(number)[1] for number in largest]
+    alive = [i for i in range(layers) if largest[i] > 0]
+    norms = [ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")] * layers
+    if not alive:
+        return norms
+    half = [e // 2 for e in exponents]  # two steps, because 2^-exponent itself may overflow
+    scales = torch.tensor(
+        [[2.0**-h, 2.0 ** (h - e)] for h, e in zip(half, exponents, strict=True)], dtype=torch.float64
+    )
+    first, second = (scale.reshape(-1, *[1] * (kernels.dim() - 1)) for scale in scales.to(kernels.device).T)
+    scaled = (kernels * first * second)[alive] if len(alive) < layers else kernels * first * second
+    whole = crop(replace(ordinary, kernel=scaled.flatten(0, 1), groups=groups * len(alive)))
     brackets = yield from _brackets(whole, len(alive), tol)
-    norms = [_ZERO] * layers
     for i, (bracket, note) in zip(alive, brackets, strict=True):
-        if bracket.tightness > 1 + tol and is_small(one):  # written out as a matrix
-            norms[i] = convolution_norm(replace(convolutions[i], kernel=convolutions[i].kernel.cpu()), tol)
+        if bracket.tightness > 1 + tol and is_small(ordinary):  # written out as a matrix
+            norms[i] = _alone(convolutions[i], tol)
             continue
-        down, up = log_power_of_two(numbers[layers + i])
+        down, up = log_power_of_two(exponents[i])
         norms[i] = ConvolutionNorm(
             Bracket(round_down(bracket.log_lower + down), round_up(bracket.log_upper + up)), note
         )
     return norms
 
 
-_ZERO = ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
+def _alone(convolution: Convolution, tol: float) -> ConvolutionNorm:
+    return convolution_norm(replace(convolution, kernel=convolution.kernel.to("cpu")), tol)
 
 
 def _brackets(whole: Convolution, layers: int, tol: float) -> Search[list[tuple[Bracket, str]]]:
     """The brackets of scaled layers that are one convolution with ``layers`` times as many groups, and their notes."""
     reduced = reduce(whole, drop_zeros=False)
-    gram = SymbolGram(reduced.taps, max((yield tap_sizes(reduced.taps.matrices))))
+    (size,) = yield tap_sizes(reduced.taps.matrices).amax(0, keepdim=True)
+    gram = SymbolGram(reduced.taps, size)
     degrees = reduced.taps.degrees
     period, is_grid = _lattice(reduced, gram, layers, tol)
     peaks: Peaks = yield from suprema(gram, layers, period, tol if is_grid else tol / 2)
     exact = is_grid and reduced.exact
     lowers = peaks.lower if exact else lower_bounds(whole, layers, _waves(gram, peaks, layers))
     numbers = yield torch.stack([lowers, peaks.upper])
-    factor = (
-        1.0 if is_grid else cosine_squared([round_up(math.pi * n / p) for n, p in zip(degrees, period, strict=True)])
-    )
+    axes = zip(degrees, period, strict=True)
+    factor = 1.0 if is_grid else cosine_squared([round_up(math.pi * n / p) for n, p in axes])
     copies = 0.0 if reduced.copies == 1 else log_up(reduced.copies) / 2 + 2**-50
+    grid = "matrix" if not any(degrees) else f"grid {'x'.join(map(str, period))}"
+    note = grid if is_grid else _torus_note(factor, tol)
     brackets = []
     for lower, upper in zip(numbers[:layers], numbers[layers:], strict=True):
         log_lower = log_down(lower) / 2 if exact else log_down(lower)
         log_upper = round_up(log_up(round_up(upper / factor)) / 2 + copies)
-        note = (
-            "matrix"
-            if not any(degrees)
-            else f"grid {'x'.join(map(str, period))}"
-            if is_grid
-            else _torus_note(factor, tol)
-        )
         brackets.append((Bracket(min(round_down(log_lower), log_upper), log_upper), note))
     return brackets
 

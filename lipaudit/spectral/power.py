@@ -1,7 +1,7 @@
 """Matrix-free power iteration on the true operator of a convolution: lower bounds of its norm.
 
-x -> K x is the convolution with its own padding, stride and size, x -> K* x its adjoint, taken by automatic
-differentiation so that output padding and copied borders need no formulas of their own. Any x gives the lower bound
+x -> K x is the convolution with its own padding, stride and size, y -> K* y its adjoint, the pullback of automatic
+differentiation, so that output padding and copied borders need no formulas of their own. Any x gives the lower bound
 ||K x|| / ||x||; the iteration only makes it a good one. A good start is a plane wave at the maximising frequency of the
 symbol, windowed to the input.
 
@@ -63,6 +63,23 @@ class Waves:
         return cls(torch.tensor([found.group]), torch.tensor([found.angle], dtype=torch.float64), found.left[None])
 
 
+def adjoint(convolution: Convolution, y: torch.Tensor) -> torch.Tensor:
+    """x = K* y for a batch y (batch, c_out, *output_size): the pullback of :func:`apply`."""
+    c_in, size = convolution.channels[0], convolution.input_size
+    if convolution.padding_mode == "zeros" and all(p == q and p >= 0 for p, q in convolution.padding):
+        x = y.new_empty((len(y), c_in, *size))
+        padding = [p for p, _ in convolution.padding]
+        stride, dilation, kernel = convolution.stride, convolution.dilation, convolution.kernel.to(y.dtype)
+        zeros = [0] * len(size)
+        pulled: torch.Tensor = torch.ops.aten.convolution_backward(
+            y, x, kernel, None, stride, padding, dilation, False, zeros, convolution.groups, [True, False, False]
+        )[0]
+        return pulled
+    with torch.enable_grad():
+        x = y.new_zeros((len(y), c_in, *size)).requires_grad_(True)
+        return torch.autograd.grad(apply(convolution, x), x, y)[0]
+
+
 def lower_bound(convolution: Convolution, start: Supremum | None, iterations: int = ITERATIONS) -> float:
     """log of a lower bound of the operator norm, rounded down, by power iteration on a patch of the true operator.
 
@@ -81,13 +98,11 @@ def lower_bounds(
     quotients ||K x|| / ||x|| are evaluated in float64 and with a margin. Nothing is read back from the device.
     """
     patch = _patch(convolution, layers)
-    x = _start(patch, layers, start)
-    with torch.enable_grad():
-        for _ in range(iterations):
-            lengths = torch.linalg.vector_norm(x.reshape(layers, -1), dim=1).clamp_min(1e-30)
-            x = (x.reshape(layers, -1) / lengths[:, None]).reshape(x.shape).requires_grad_(True)
-            y = apply(patch, x)
-            (x,) = torch.autograd.grad(y, x, y.detach())
+    fast = replace(patch, kernel=patch.kernel.to(torch.float32))
+    x = _start(fast, layers, start)
+    for _ in range(iterations):
+        lengths = torch.linalg.vector_norm(x.reshape(layers, -1), dim=1, keepdim=True).clamp_min(1e-30)
+        x = adjoint(fast, apply(fast, (x.reshape(layers, -1) / lengths).reshape(x.shape)))
     x = x.to(torch.float64)
     y = apply(patch, x).reshape(layers, -1)
     x = x.reshape(layers, -1)
@@ -145,8 +160,6 @@ def _start(convolution: Convolution, layers: int, start: Waves | None) -> torch.
     wave = torch.zeros(layers, c_out // left.shape[1], left.shape[1], *convolution.output_size, device=device)
     waves = (left * torch.polar(window.expand_as(phase), -phase)[:, None]).real
     wave[torch.arange(layers, device=device), start.groups.to(device)] = waves
-    with torch.enable_grad():
-        x = torch.zeros_like(noise, requires_grad=True)
-        (x,) = torch.autograd.grad(apply(convolution, x), x, wave.reshape(1, -1, *convolution.output_size))
+    x = adjoint(convolution, wave.reshape(1, -1, *convolution.output_size))
     hit = x.reshape(layers, -1).abs().amax(1) > 0  # a wave may miss every window
     return torch.where(hit.repeat_interleave(c_in).reshape(1, -1, *[1] * d), x, noise)

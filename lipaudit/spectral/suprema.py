@@ -20,13 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import torch
 
 from lipaudit.spectral.certificate import is_below
-from lipaudit.spectral.rounding import frobenius_squared_up, product_error, scale_to_unit
-from lipaudit.spectral.symbol import Frequencies, SymbolGram
+from lipaudit.spectral.rounding import gamma, product_error
+from lipaudit.spectral.symbol import WAVE_NUMBERS, Frequencies, SymbolGram
 
 _T = TypeVar("_T")
 Search: TypeAlias = Generator[torch.Tensor, list[float], _T]
@@ -40,7 +41,7 @@ ROUNDS = (9, 12, 16, 24)
 SLACK = 0.5
 # Numbers that are held at once, by kind of device, and products between two scalings.
 CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**27}
-_UNSCALED = 4
+_UNSCALED = 5
 _LOG_MARGIN = 2.0**-40
 
 
@@ -89,31 +90,33 @@ class _LatticeSearch:
     def __init__(self, gram: SymbolGram, layers: int, period: tuple[int, ...], tol: float) -> None:
         self.gram, self.layers, self.tol = gram, layers, tol
         self.device = gram.matrices.device
-        self.frequencies = Frequencies.lattice(period).to(self.device)
+        self.frequencies = _lattice(period, self.device)
         self.points = len(self.frequencies)
         self.per_layer = gram.groups // layers * self.points
         self.chunk = max(1, CHUNK_NUMBERS[self.device.type] // (2 * gram.n**2))
+        few = self.points * len(gram.lags) <= WAVE_NUMBERS
+        self.waves = gram.waves(self.frequencies) if few else None
         self.best = torch.zeros(layers, dtype=torch.float64, device=self.device)
         self.place = torch.zeros(layers, dtype=torch.long, device=self.device)
         self.vectors = torch.ones(layers, gram.n, dtype=torch.complex128, device=self.device)
 
     def run(self) -> Search[Peaks]:
-        bounds = self.gram.upper_bounds(self.frequencies).reshape(self.layers, self.per_layer)
+        bounds = self.gram.upper_bounds_at(*self.waves) if self.waves else self.gram.upper_bounds(self.frequencies)
+        bounds = bounds.reshape(self.layers, self.per_layer)
         if self.gram.n == 1:  # the bounds are the values
             upper, place = bounds.max(1)
             self.best, self.place = (upper - 2 * self.gram.error).clamp_min(0.0), place + self._first()
             return self._peaks(upper)
-        yield from self._begin(bounds)
-        open_pairs = yield from self._pairs(bounds > self._thresholds()[:, None])
-        open_pairs = yield from self._compared(open_pairs)
-        bounds = bounds.flatten()
+        bounds = (yield from self._begin(bounds)).flatten()
+        thresholds = self._thresholds()
+        open_pairs = yield from self._pairs(bounds.reshape(self.layers, -1) > thresholds[:, None])
+        open_pairs = yield from self._compared(open_pairs, thresholds)
         for products in ROUNDS:
             if not open_pairs.total:
                 break
             bounds = bounds.scatter(0, open_pairs.index, self._sharpened(open_pairs, products))
             keep = bounds[open_pairs.index] > self._thresholds()[open_pairs.index // self.per_layer]
-            left = torch.zeros_like(bounds, dtype=torch.bool).scatter(0, open_pairs.index, keep)
-            open_pairs = yield from self._pairs(left)
+            open_pairs = yield from self._pairs(self._mask(open_pairs.index, keep))
         upper = self._thresholds()
         if open_pairs.total:
             owners = open_pairs.index // self.per_layer
@@ -125,46 +128,47 @@ class _LatticeSearch:
         return torch.arange(self.layers, device=self.device) * self.per_layer
 
     def _thresholds(self) -> torch.Tensor:
-        """best (1 + SLACK tol)^2 per layer; rounding it down would make the claim stronger, and harder to prove, only."""
+        """best (1 + SLACK tol)^2 per layer: a claim, which holds for whatever number comes out once it is proved."""
         return self.best * (1 + SLACK * self.tol) ** 2
 
     def _peaks(self, upper: torch.Tensor) -> Peaks:
         groups, points = self.place // self.points, self.place % self.points
         return Peaks(self.best, upper, groups, self.frequencies.select(points).angles(), self.vectors)
 
+    def _mask(self, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        mask = torch.zeros(self.layers * self.per_layer, dtype=torch.bool, device=self.device)
+        return mask.scatter_(0, index, values)
+
     def _pairs(self, mask: torch.Tensor) -> Search[_Pairs]:
         """The pairs of a mask over all of them, in order."""
         flat = mask.flatten()
         counts = [int(c) for c in (yield flat.reshape(self.gram.groups, self.points).sum(1))]
-        return _Pairs(flat.to(torch.int8).argsort(descending=True, stable=True)[: sum(counts)], counts)
+        return _Pairs(flat.argsort(descending=True, stable=True)[: sum(counts)], counts)
+
+    def _largest(self, values: torch.Tensor, count: int) -> Search[_Pairs]:
+        """The pairs of the ``count`` largest values of every layer, in order."""
+        picked = values.topk(count, 1).indices
+        index = (picked + self._first()[:, None]).flatten()
+        if self.gram.groups == self.layers:  # then they are in order already
+            return _Pairs(index, [count] * self.layers)
+        return (yield from self._pairs(self._mask(index, torch.ones_like(index, dtype=torch.bool))))
 
     def _grams(self, pairs: _Pairs) -> torch.Tensor:
-        return self.gram.in_order(pairs.counts, self.frequencies.select(pairs.index % self.points))
+        points = pairs.index % self.points
+        if self.waves is not None:
+            return self.gram.in_order(pairs.counts, *(wave[points] for wave in self.waves))
+        return self.gram.in_order(pairs.counts, *self.gram.waves(self.frequencies.select(points)))
 
-    def _begin(self, bounds: torch.Tensor) -> Search[None]:
-        """The first Rayleigh quotients, one or more per layer, from the pairs that the bounds rank first."""
+    def _begin(self, bounds: torch.Tensor) -> Search[torch.Tensor]:
+        """The first Rayleigh quotients of every layer, from the pairs that the bounds rank first; better bounds of those."""
         ranked = min(RANKED, self.per_layer)
-        mask = torch.zeros_like(bounds, dtype=torch.bool).scatter(1, bounds.topk(ranked, 1).indices, True)
+        pairs = yield from self._largest(bounds, ranked)
         if ranked > PICKED:
-            pairs = yield from self._pairs(mask)
-            values = torch.cat([self._ranking(self._grams(part)) for part in pairs.split(self.chunk)])
-            ranking = torch.full_like(bounds, -1.0).flatten().scatter(0, pairs.index, values)
-            picked = ranking.reshape(bounds.shape).topk(PICKED, 1).indices
-            mask = torch.zeros_like(bounds, dtype=torch.bool).scatter(1, picked, True)
-        pairs = yield from self._pairs(mask)
-        sharpened = self._sharpened(pairs, PRODUCTS)
-        flat = bounds.view(-1)
-        flat.scatter_(0, pairs.index, torch.minimum(flat[pairs.index], sharpened))
-
-    def _ranking(self, grams: torch.Tensor) -> torch.Tensor:
-        """Rough values of lambda_max by a few steps of power iteration; nothing rests on them but an order."""
-        column = grams.diagonal(dim1=1, dim2=2).real.argmax(-1)
-        v = grams.gather(2, column[:, None, None].expand(-1, grams.shape[1], 1))
-        for _ in range(RANKING_STEPS):
-            v = torch.bmm(grams, v)
-            v = v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(1e-300)
-        values: torch.Tensor = torch.linalg.vector_norm(torch.bmm(grams, v), dim=1)[:, 0]
-        return values
+            values = torch.cat([_ranking(self._grams(part)) for part in pairs.split(self.chunk)])
+            ranking = torch.full_like(bounds, -1.0).flatten().scatter_(0, pairs.index, values)
+            pairs = yield from self._largest(ranking.reshape(bounds.shape), PICKED)
+        sharpened = torch.minimum(bounds.flatten()[pairs.index], self._sharpened(pairs, PRODUCTS))
+        return bounds.flatten().scatter(0, pairs.index, sharpened)
 
     def _sharpened(self, pairs: _Pairs, products: int) -> torch.Tensor:
         """Certified bounds of lambda_max by Gram iteration; on the way ``best`` rises to the best Rayleigh quotient."""
@@ -174,7 +178,8 @@ class _LatticeSearch:
             upper, vectors = gram_iteration(grams, products)
             bounds.append(upper + self.gram.error)
             images = torch.bmm(grams, vectors[..., None])[..., 0]
-            quotients = torch.linalg.vecdot(vectors, images).real / torch.linalg.vecdot(vectors, vectors).real
+            lengths = torch.linalg.vecdot(vectors, vectors).real.clamp_min(1e-300)
+            quotients = torch.linalg.vecdot(vectors, images).real / lengths
             # ||G||_2 <= scale; the quotient of a computed matrix, two products of length n
             slack = self.gram.error + 3 * product_error(self.gram.n, complex_entries=True) * self.gram.scale
             self._improve(part, quotients - slack, vectors)
@@ -183,26 +188,23 @@ class _LatticeSearch:
     def _improve(self, pairs: _Pairs, quotients: torch.Tensor, vectors: torch.Tensor) -> None:
         """Take over the largest quotient of every layer where it is larger than the best so far."""
         owners = pairs.index // self.per_layer
-        top = torch.full_like(self.best, -math.inf).scatter_reduce(0, owners, quotients, "amax")
-        positions = torch.arange(len(quotients), device=self.device)
-        is_top = quotients >= top[owners]
-        position = torch.full_like(self.place, -1).scatter_reduce(0, owners, torch.where(is_top, positions, -1), "amax")
+        # (layers, pairs): few layers and few pairs
+        table = torch.where(owners == torch.arange(self.layers, device=self.device)[:, None], quotients, -math.inf)
+        top, position = table.max(1)
         better = top > self.best
-        position = position.clamp_min(0)
         self.best = torch.where(better, top, self.best)
         self.place = torch.where(better, pairs.index[position], self.place)
         self.vectors = torch.where(better[:, None], vectors[position].to(self.vectors.dtype), self.vectors)
 
-    def _compared(self, pairs: _Pairs) -> Search[_Pairs]:
+    def _compared(self, pairs: _Pairs, thresholds: torch.Tensor) -> Search[_Pairs]:
         """The pairs for which no factorisation proves lambda_max below the layer's threshold."""
         if not pairs.total:
             return pairs
-        proved = []
-        for part in pairs.split(self.chunk):
-            thresholds = self._thresholds()[part.index // self.per_layer]
-            proved.append(is_below(self._grams(part), self.gram.error, thresholds))
-        everything = torch.zeros(self.layers * self.per_layer, dtype=torch.bool, device=self.device)
-        return (yield from self._pairs(everything.scatter(0, pairs.index, ~torch.cat(proved))))
+        proved = [
+            is_below(self._grams(part), self.gram.error, thresholds[part.index // self.per_layer])
+            for part in pairs.split(self.chunk)
+        ]
+        return (yield from self._pairs(self._mask(pairs.index, ~torch.cat(proved))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,24 +231,54 @@ class _Pairs:
         return parts
 
 
+@lru_cache(maxsize=64)
+def _lattice(period: tuple[int, ...], device: torch.device) -> Frequencies:
+    return Frequencies.lattice(period).to(device)
+
+
+def _ranking(grams: torch.Tensor) -> torch.Tensor:
+    """Rough values of lambda_max by a few steps of power iteration; nothing rests on them but an order."""
+    column = grams.diagonal(dim1=1, dim2=2).real.argmax(-1)
+    v = grams.gather(2, column[:, None, None].expand(-1, grams.shape[1], 1))
+    v = v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(1e-300)
+    for _ in range(RANKING_STEPS):
+        v = torch.bmm(grams, v)
+    values: torch.Tensor = torch.linalg.vector_norm(v, dim=1)[:, 0]
+    return values
+
+
 def gram_iteration(grams: torch.Tensor, products: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Certified bounds of sigma_1 of a batch (batch, n, n) after so many Gram products, and the iterates' largest columns.
+    """Certified bounds of lambda_max of positive semidefinite matrices (batch, n, n) after so many Gram products.
+
+    Beside them the columns of largest norm of the last iterates, (batch, n): nearly leading eigenvectors.
 
     >>> bound, vector = gram_iteration(torch.diag(torch.tensor([1.0, 2.0], dtype=torch.float64))[None], 8)
     >>> 2.0 <= bound.item() < 2.001, vector.shape
     (True, torch.Size([1, 2]))
     """
     n = grams.shape[2]
-    iterate, scale = scale_to_unit(grams, dims=2)
+    iterate, exponents = _scaled(grams)
+    exponents = exponents * 2.0**products
     for product in range(1, products + 1):
         iterate = iterate.mH @ iterate
-        scale = 2 * scale
-        if product % _UNSCALED == 0 or product == products:
-            iterate, exponent = scale_to_unit(iterate, dims=2)
-            scale = scale + exponent
+        if product % _UNSCALED == 0 and product < products:
+            iterate, exponent = _scaled(iterate)
+            exponents = exponents + exponent * 2.0 ** (products - product)
     error = product_error(n, complex_entries=grams.is_complex()) * n
-    log2 = frobenius_squared_up(iterate, 2).log2() / 2 + scale
-    # the scale is an integer below 2^(products + 12), known exactly
-    bound = torch.exp2(log2 * 2.0**-products) * ((1 + _LOG_MARGIN) / (1 - error))
-    column = torch.linalg.vector_norm(iterate, dim=1).argmax(-1)
+    lengths = torch.linalg.vector_norm(iterate, dim=1)  # of the columns
+    # exponents are integers below 2^(products + 12), known exactly
+    log2 = torch.linalg.vector_norm(lengths, dim=1).clamp_min(2.0**-500).log2() + exponents
+    bound = torch.exp2(log2 * 2.0**-products) * ((1 + _LOG_MARGIN) * (1 + gamma(2 * n * n + 8)) / (1 - error))
+    column = lengths.argmax(-1)
     return bound, iterate.gather(2, column[:, None, None].expand(-1, n, 1))[..., 0]
+
+
+def _scaled(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The matrices times a power of two each, so that the largest diagonal entry lies in [1/2, 1), and the exponents.
+
+    No entry of a positive semidefinite matrix exceeds the largest one on the diagonal.
+    """
+    _, exponent = torch.frexp(matrices.diagonal(dim1=1, dim2=2).real.amax(-1))
+    return matrices * torch.ldexp(torch.ones_like(exponent, dtype=torch.float64), -exponent)[
+        :, None, None
+    ], exponent.to(torch.float64)

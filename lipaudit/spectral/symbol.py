@@ -25,7 +25,7 @@ _TRIG_ERROR = 64 * UNIT_ROUNDOFF
 # Below this side the lags of many groups are gathered into one batch.
 _GATHERED_SIDE = 16
 # Cosines (frequencies times lags) that are held at once while bounds are evaluated.
-_WAVE_NUMBERS = 2**22
+WAVE_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,8 @@ class SymbolGram:
         gathered = len(self.lags) * self.n**2 if self.groups > 1 and self.n < _GATHERED_SIDE else len(self.lags)
         return 2 * self.n**2 + gathered
 
-    def _waves(self, frequencies: Frequencies) -> tuple[torch.Tensor, torch.Tensor]:
+    def waves(self, frequencies: Frequencies) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos <w, l> for every lag, and sin <w, l> for every lag but the first: (points, lags), (points, lags - 1)."""
         fraction = torch.zeros(len(frequencies), len(self.lags), dtype=torch.float64, device=self.lags.device)
         for axis, period in enumerate(frequencies.period):
             steps = torch.outer(frequencies.index[:, axis], self.lags[:, axis]) % period
@@ -146,7 +147,7 @@ class SymbolGram:
 
     def at(self, groups: torch.Tensor, frequencies: Frequencies) -> torch.Tensor:
         """G for pairs of a group (pairs,) and a frequency: (pairs, n, n), complex."""
-        cosine, sine = self._waves(frequencies)
+        cosine, sine = self.waves(frequencies)
         if self.n < _GATHERED_SIDE and self.groups > 1:
             real = torch.bmm(cosine[:, None], self._cosine[groups])[:, 0]
             imaginary = torch.bmm(sine[:, None], self._sine[groups])[:, 0]
@@ -158,15 +159,18 @@ class SymbolGram:
                 imaginary[rows] = sine[rows] @ self._sine[group]
         return torch.complex(real, imaginary).reshape(-1, self.n, self.n)
 
-    def in_order(self, counts: Sequence[int], frequencies: Frequencies) -> torch.Tensor:
-        """G for pairs that are sorted by group, ``counts[g]`` of group g: (pairs, n, n), real where no phase occurs.
+    def in_order(self, counts: Sequence[int], cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+        """G for pairs that are sorted by group, ``counts[g]`` of group g, from their :meth:`waves`: (pairs, n, n).
 
-        What :meth:`at` computes, without reading the groups back from the device.
+        What :meth:`at` computes, without reading the groups back from the device; real where no phase occurs.
         """
         if len(self.lags) == 1:
             rows = [self._cosine[g].expand(count, -1) for g, count in enumerate(counts) if count]
             return torch.cat(rows).reshape(-1, self.n, self.n)
-        cosine, sine = self._waves(frequencies)
+        if len(set(counts)) == 1:
+            real = torch.bmm(cosine.reshape(self.groups, counts[0], -1), self._cosine)
+            imaginary = torch.bmm(sine.reshape(self.groups, counts[0], -1), self._sine)
+            return torch.complex(real, imaginary).reshape(-1, self.n, self.n)
         parts, start = [], 0
         for group, count in enumerate(counts):
             if count:
@@ -177,15 +181,15 @@ class SymbolGram:
 
     def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
         """Certified bounds of lambda_max(G) by trace and Frobenius norm, (groups, points); exact + error for n = 1."""
-        rows = max(1, _WAVE_NUMBERS // len(self.lags))
+        rows = max(1, WAVE_NUMBERS // len(self.lags))
         parts = [
-            self._upper_bounds(frequencies.select(slice(start, start + rows)))
+            self.upper_bounds_at(*self.waves(frequencies.select(slice(start, start + rows))))
             for start in range(0, len(frequencies), rows)
         ]
         return torch.cat(parts, dim=1)
 
-    def _upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
-        cosine, sine = self._waves(frequencies)
+    def upper_bounds_at(self, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+        """:meth:`upper_bounds` from :meth:`waves`."""
         if self.n == 1:
             return (cosine @ self._cosine[:, :, 0].T).T + self.error
         mean = (cosine @ self._trace.T).T / self.n
