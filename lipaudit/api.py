@@ -82,7 +82,8 @@ def audit(
         input_shape: (3, 224, 224) for an image, or 224 where the model has a size of its own; a mapping from input names to
             full shapes with a batch axis of 1, taken literally; or the text that ``--input`` takes. Default: the model's own.
         weights, arch: as ``--weights`` and ``--arch`` on the command line; only for models given by text.
-        device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). Norms are float64 on the CPU.
+        device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). On a GPU lipaudit's own
+            norms are found there, too, all together; in float64 everywhere.
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
         lower_bound: also search for a large Jacobian norm, an empirical lower bound of the whole network.
         seed: seeds that search, and the random start of a published method.
@@ -132,7 +133,7 @@ def audit(
         network_in = captured(loaded, place, structure)
         inputs, simple = network_in.inputs, network_in.simple
         clock.lap("capture")
-        norms = UnknownNorms() if structure else requested_norms(published, iterations, tol, seed)
+        norms = UnknownNorms() if structure else requested_norms(published, iterations, tol, seed, simple, place)
         effects = evaluate_rules(simple, Settings(norms), progress)
         clock.lap("norms")
 

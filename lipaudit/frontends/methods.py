@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from lipaudit.errors import UsageError
-from lipaudit.spectral.norms import CertifiedNorms, Norms, PublishedNorms
+from lipaudit.graph.linear import Dense
+from lipaudit.graph.node import Graph
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.norms import BatchedNorms, CertifiedNorms, Norms, PublishedNorms
 from lipaudit.spectral.published.registry import Method, Options, all_methods
 
 OURS = "gram"
@@ -59,8 +64,14 @@ def find_compared(names: Sequence[str] | None, iterations: int | None = None) ->
     return chosen
 
 
-def requested_norms(method: Method | None, iterations: int | None, tolerance: float, seed: int) -> Norms:
-    """How the rules are to find norms."""
-    if method is None:
+def requested_norms(
+    method: Method | None, iterations: int | None, tolerance: float, seed: int, graph: Graph, device: torch.device
+) -> Norms:
+    """How the rules are to find norms for a simplified graph; on a GPU lipaudit's own are found all together."""
+    if method is not None:
+        return PublishedNorms(method, Options(iterations=iterations, seed=seed, tolerance=tolerance))
+    if device.type != "cuda":
         return CertifiedNorms(tolerance)
-    return PublishedNorms(method, Options(iterations=iterations, seed=seed, tolerance=tolerance))
+    convolutions = [node.payload for node in graph if isinstance(node.payload, Convolution)]
+    weights = [node.payload.weight for node in graph if isinstance(node.payload, Dense)]
+    return BatchedNorms(convolutions, weights, tolerance, device)
