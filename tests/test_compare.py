@@ -279,3 +279,23 @@ def test_two_comparisons_give_the_same_figures() -> None:
         return [f.log10_figure for layer in found.layers for f in layer.figures]
 
     assert figures() == figures()
+
+
+def test_the_documented_figures_are_those_of_today() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "compare.md").read_text(encoding="utf-8")
+    shown = page.split("```text")[1].split("Seconds")[0]
+    slow = "delattre2024"
+    documented: dict[str, list[float]] = {}
+    for block in shown.split("\n\n"):
+        if block.startswith("layer "):
+            heads, _, *rows = [line.split() for line in block.splitlines()]
+            for i, name in enumerate(heads[1:], start=1):
+                documented[name] = [float(row[i].strip("~!")) for row in rows]
+    names = [name for name in documented if name not in ("lower", "upper", slow)]
+    assert {*names, slow} == {m.name for m in registry.all_methods()}
+    found = lipaudit.compare(SAMPLE, methods=names)
+    for name in names:
+        figures = [only(found, name, i).figure for i in range(len(found.layers))]
+        assert documented[name] == pytest.approx(figures, rel=2e-3), name
+    for layer, low, high in zip(found.layers, documented["lower"], documented["upper"], strict=True):
+        assert (layer.lower_bound, layer.upper_bound) == pytest.approx((low, high), rel=2e-3)

@@ -91,3 +91,21 @@ def test_zero_is_shown_plainly() -> None:
 @given(st.text())
 def test_printable_text_cannot_drive_a_terminal(text: str) -> None:
     assert display.printable(text).isprintable()
+
+
+@given(POSITIVE)
+@example(9.9995)
+@example(4.51450)
+def test_a_shown_estimate_is_marked_and_is_the_nearest(x: float) -> None:
+    text = display.estimate_text(x, None)
+    assert text.startswith("~")
+    shown = Decimal(text[1:])
+    others = [Decimal(display.upper_text(x)), Decimal(display.lower_text(x))]
+    assert shown in others
+    assert abs(shown - Decimal(x)) == min(abs(other - Decimal(x)) for other in others)
+
+
+@given(LOGS)
+def test_a_logarithm_of_an_estimate_lies_between_those_of_bounds(x: float) -> None:
+    shown = Decimal(display.estimate_text(None, x).removeprefix("~10^"))
+    assert Decimal(display.log10_lower_text(x)) <= shown <= Decimal(display.log10_upper_text(x))

@@ -1,0 +1,117 @@
+"""The layout of comparisons, with records made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lipaudit.report import comparison_text as text
+from lipaudit.report.comparison import (
+    Comparison,
+    ComparisonSettings,
+    FigureRecord,
+    LayerComparison,
+    MethodComparison,
+)
+from tests.report import fakes
+
+METHODS = tuple(f"somebody{year}" for year in range(2010, 2025))
+
+
+def figure(method: str, **changes: Any) -> FigureRecord:
+    fields = {"outcome": "measured", "figure": 2.5, "log10_figure": 0.398, "rigor": "estimate", "seconds": 0.25}
+    return FigureRecord(method, **{**fields, **changes})
+
+
+def layer(name: str, *figures: FigureRecord) -> LayerComparison:
+    return LayerComparison(name, "conv2d", (4, 2, 3, 3), (8, 8), "k3 p1", 3.0, 3.25, 0.4771, 0.5119, 0.5, figures)
+
+
+def method(name: str, **changes: Any) -> MethodComparison:
+    fields: dict[str, Any] = {"iterations": None, "seconds": 1.0, "measured": 1, "undefined": 0, "skipped": 0}
+    fields |= {"violations": 0, "worst_shortfall": None, "network_status": "finite", "network_rigor": "estimate"}
+    fields |= {"network_figure": 7.5, "log10_network_figure": 0.875}
+    return MethodComparison(name, name.title(), f"{name}: a paper", "a claim", **{**fields, **changes})
+
+
+def comparison(layers: tuple[LayerComparison, ...], methods: tuple[MethodComparison, ...]) -> Comparison:
+    return Comparison(
+        fakes.report().model, ComparisonSettings(time_limit=60.0), layers, methods, "0.1.0", "2026-11-28T06:00:00Z"
+    )
+
+
+def test_only_what_is_below_is_marked_and_digits_stay_below_each_other() -> None:
+    below = figure("a", below_lower_bound=True, shortfall=1 / 6)
+    above = figure("a", figure=3.5, log10_figure=0.544)
+    bound = figure("b", figure=3.0031, rigor="numerical")
+    found = comparison((layer("one", below, bound), layer("two", above, bound)), (method("a"), method("b")))
+    lines = text.table(found).splitlines()
+    one, two = (next(line for line in lines if line.startswith(f"{name} ")) for name in ("one", "two"))
+    assert one.split() == ["one", "3", "3.25", "~2.5!", "3.004"]
+    assert two.split() == ["two", "3", "3.25", "~3.5", "3.004"]
+    assert one.index("~2.5") == two.index("~3.5")
+
+
+def test_outcomes_without_a_figure_are_named_and_numbered_once() -> None:
+    nothing = [figure("a", outcome="undefined", figure=None, log10_figure=None, rigor=None, reason=r) for r in "xyx"]
+    skipped = figure("b", outcome="skipped", figure=None, log10_figure=None, rigor=None, reason="no time")
+    layers = tuple(layer(f"l{i}", entry, skipped) for i, entry in enumerate(nothing))
+    missing = method("b", network_status="skipped", network_rigor=None, network_figure=None, skipped=3)
+    found = comparison(layers, (method("a"), missing))
+    shown = text.table(found)
+    assert [line.split()[3:] for line in shown.splitlines() if re.match(r"l[012] .*n/a", line)] == [
+        ["n/a", "[1]", "skipped"],
+        ["n/a", "[2]", "skipped"],
+        ["n/a", "[1]", "skipped"],
+    ]
+    assert "\nn/a [1]: x.\nn/a [2]: y.\n" in shown
+    assert "used up its 60 s" in shown
+    assert next(line for line in shown.splitlines() if line.startswith("b  ")).split()[1] == "skipped"
+
+
+def test_ratios_are_shown_only_beside_ryu2019() -> None:
+    one = (layer("one", figure("ryu2019"), figure("a")),)
+    beside = comparison(one, (method("ryu2019", ratio=1.0), method("a", ratio=2.5)))
+    assert "/ ryu2019" in text.table(beside)
+    alone = comparison((layer("one", figure("a")),), (method("a"),))
+    assert "/ ryu2019" not in text.table(alone)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4, unique=True),
+    st.floats(min_value=1e-300, max_value=1e300),
+)
+def test_any_names_and_figures_fit(names: list[str], value: float) -> None:
+    figures = tuple(figure(m, figure=value, below_lower_bound=True, shortfall=1e-13, seconds=12345.6) for m in METHODS)
+    found = comparison(tuple(layer(n, *figures) for n in names), tuple(map(method, METHODS)))
+    lines = text.table(found).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert all(line.isprintable() for line in lines)
+    cells = [cell for line in lines for cell in line.split() if cell.startswith("~") and cell.endswith("!")]
+    assert len(cells) >= len(names) * len(METHODS)
+    assert all(abs(float(cell[1:-1]) / value - 1) < 1e-3 for cell in cells[-len(METHODS) :])
+    rows = text.tsv(found).split("\n")
+    assert len(rows) == 1 + len(METHODS) * (len(names) + 1)
+    assert {row.count("\t") for row in rows} == {16}
+    heads = [line for line in text.markdown(found).splitlines() if "somebody2010 |" in line]
+    assert heads[0].count(" | ") == 17
+
+
+def test_raw_numbers_survive_in_tsv_and_json() -> None:
+    one = figure("a", figure=1 / 3, below_lower_bound=True, shortfall=8 / 9)
+    found = comparison((layer("one", one),), (method("a", violations=1, worst_shortfall=8 / 9),))
+    first, last = csv.DictReader(io.StringIO(text.tsv(found)), delimiter="\t")
+    assert (float(first["figure"]), float(first["shortfall"]), first["weight_shape"]) == (1 / 3, 8 / 9, "4x2x3x3")
+    assert (last["layer"], last["method"], float(last["figure"])) == ("", "a", 7.5)
+    document = json.loads(found.to_json())
+    assert document["layers"][0]["figures"][0]["figure"] == 1 / 3
+    assert document["tool"] == {"name": "lipaudit", "version": "0.1.0"}
+    assert json.loads(replace(found, layers=()).to_json(None))["layers"] == []
