@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from lipaudit.errors import UsageError
+from lipaudit.frontends.files import existing_file, sha256
 from lipaudit.frontends.load import load
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.spectral.geometry import Convolution
@@ -27,6 +28,19 @@ def load_network(name: str, size: int, weights: str | None) -> LoadedModel:
     if tag in get_model_weights(name).__members__:
         return load(f"torchvision:{name}@{tag}", input_shapes={"": (size,)})
     return load(f"torchvision:{name}", input_shapes={"": (size,)}, weights=tag)
+
+
+def has_paper_weights(name: str, weights: str | None) -> bool:
+    """Whether those are ``IMAGENET1K_V1``: by name, or a file with the SHA-256 whose start torchvision puts into its name."""
+    from torchvision.models import get_model_weights
+
+    if weights is None or weights == PAPER_WEIGHTS:
+        return True
+    members = get_model_weights(name).__members__
+    if weights == "random" or weights in members:
+        return False
+    start = members[PAPER_WEIGHTS].url.rpartition("-")[2].partition(".")[0]
+    return sha256(existing_file(weights)).startswith(start)
 
 
 def describe_weights(loaded: LoadedModel) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -27,7 +28,7 @@ def draw(plots: Sequence[Plot], title: str) -> bytes:
     rows = -(-len(plots) // columns)
     figure = Figure(figsize=(6 * columns, 4.5 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title)
+    figure.suptitle(textwrap.fill(title, 50 * columns), fontsize="medium")
     for position, plot in enumerate(plots):
         _draw_one(figure.add_subplot(rows, columns, position + 1), plot)
     buffer = io.BytesIO()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 _CHUNK = 2**27
+_EXHAUSTED = 1e-13
 
 
 def lanczos_norm(matrix: torch.Tensor, steps: int, generator: torch.Generator) -> float:
@@ -19,8 +20,9 @@ def lanczos_norm(matrix: torch.Tensor, steps: int, generator: torch.Generator) -
     3.0
     """
     steps = min(steps, *matrix.shape)
-    v = torch.randn(matrix.shape[1], generator=generator, dtype=torch.float64).to(matrix.device)
-    rights = [v / torch.linalg.vector_norm(v)]
+    # a start orthogonal to the null space, which would only cost a step
+    v = _apply_adjoint(matrix, torch.randn(matrix.shape[0], generator=generator, dtype=torch.float64).to(matrix.device))
+    rights = [v / _positive(torch.linalg.vector_norm(v))]
     lefts: list[torch.Tensor] = []
     diagonal, upper = [], []
     for step in range(steps):
@@ -30,7 +32,10 @@ def lanczos_norm(matrix: torch.Tensor, steps: int, generator: torch.Generator) -
         if step + 1 == steps:
             break
         v = _orthogonal(_apply_adjoint(matrix, lefts[-1]), rights)
-        upper.append(torch.linalg.vector_norm(v))
+        length = torch.linalg.vector_norm(v)
+        if float(length) <= _EXHAUSTED * float(torch.stack(diagonal).amax()):
+            break  # the Krylov space is invariant: nothing but rounding is left
+        upper.append(length)
         rights.append(v / _positive(upper[-1]))
     bidiagonal = torch.diag(torch.stack(diagonal).cpu())
     if upper:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 from lipaudit.experiments.device import describe
 from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, TimedNorms, figure, short, timed_norms
-from lipaudit.experiments.models import PAPER_WEIGHTS, convolutions, describe_weights, load_network
+from lipaudit.experiments.models import (
+    PAPER_WEIGHTS,
+    convolutions,
+    describe_weights,
+    has_paper_weights,
+    load_network,
+)
 from lipaudit.experiments.registry import Experiment, Request, register
 from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
 from lipaudit.spectral.geometry import Convolution
@@ -60,7 +66,7 @@ def run(request: Request, size: int, methods: dict[str, int | None], limit: int 
                     figure(method, convolution)  # warm up
         layers.append(_measure(name, convolution, norms))
     request.report(len(chosen), len(chosen))
-    comparable = loaded.weights == PAPER_WEIGHTS
+    comparable = has_paper_weights("resnet18", request.weights)
     notes = [] if "sedghi2019" in methods else ["sedghi2019 takes minutes and runs with --full only."]
     if not comparable:
         notes.append(

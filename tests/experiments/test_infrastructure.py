@@ -1,0 +1,187 @@
+"""Records, text, files and the registry of the experiments."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+import lipaudit.experiments  # noqa: F401
+from lipaudit.errors import DeviceUnavailableError, OutputError, RegistryError, UsageError
+from lipaudit.experiments import plot as plots
+from lipaudit.experiments.device import find_device, full_precision, timed
+from lipaudit.experiments.registry import Experiment, all_experiments, find_experiments, register
+from lipaudit.experiments.render import listing, render
+from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
+from lipaudit.experiments.run import choose, missing_plot
+from lipaudit.experiments.statistics import deviation, mean, median, with_band
+from lipaudit.experiments.write import prepare_folder, write
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def result() -> Result:
+    return Result(
+        "fake",
+        "a fake experiment",
+        "no computation at all",
+        (
+            Table("values", ("name", "value", "known"), (("a,b", 0.1, 3), ('say "x"', 1 / 3, None))),
+            Table("more", ("n",), ((7,),), "more"),
+        ),
+        (Claim("one is below two", "1 < 2", "1 < 2", True), Claim("two is below one", "2 < 1", "2 > 1", False)),
+        (
+            Plot(
+                "line",
+                "x",
+                "y",
+                (Series("s", (0.0, 1.0, 10.0), (1.0, 2.0, 0.0), (0.5, 1.0, 0.0), (2.0, 3.0, 1.0)),),
+                True,
+                True,
+            ),
+        ),
+        ("a remark",),
+    )
+
+
+def test_csv_files_hold_the_tables_with_all_digits(tmp_path: Path) -> None:
+    written = write(result(), tmp_path)
+    assert [path.name for path in written][:2] == ["fake.csv", "fake-more.csv"]
+    with (tmp_path / "fake.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows == [["name", "value", "known"], ["a,b", "0.1", "3"], ['say "x"', repr(1 / 3), ""]]
+    assert float(rows[2][1]) == 1 / 3
+    assert (tmp_path / "fake-more.csv").read_text() == "n\n7\n"
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in written}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs the extra plot")
+def test_the_plot_is_a_png(tmp_path: Path) -> None:
+    written = write(result(), tmp_path)
+    assert written[-1].name == "fake.png"
+    content = written[-1].read_bytes()
+    assert content.startswith(PNG)
+    assert len(content) > 5000
+    assert missing_plot(result()) == ""
+
+
+def test_without_matplotlib_the_tables_are_written_and_the_plot_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "find_spec", lambda name: None)
+    assert [path.name for path in write(result(), tmp_path)] == ["fake.csv", "fake-more.csv"]
+    assert "matplotlib is not installed" in missing_plot(result())
+    assert "lipaudit[plot]" in missing_plot(result())
+
+
+def test_an_old_file_stays_whole_where_a_new_one_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fake.csv").write_text("old")
+
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OutputError, match=r"fake\.csv: No space left on device"):
+        write(result(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fake.csv"]
+    assert (tmp_path / "fake.csv").read_text() == "old"
+
+
+def test_the_folder_is_made_or_refused_before_anything_runs(tmp_path: Path) -> None:
+    prepare_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="it is a file"):
+        prepare_folder(tmp_path / "file")
+    with pytest.raises(OutputError, match="cannot write to"):
+        prepare_folder(tmp_path / "file" / "below")
+
+
+def test_text_has_tables_notes_and_both_verdicts_with_both_numbers() -> None:
+    text = render(result())
+    assert "0.3333" in text
+    assert "Note: a remark" in text
+    assert "[holds] one is below two\n  paper:      1 < 2\n  here:       1 < 2" in text
+    assert "[does not hold] two is below one\n  paper:      2 < 1\n  here:       2 > 1" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_row_of_the_wrong_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 cells for 1 columns"):
+        Table("t", ("a",), ((1, 2),))
+
+
+def test_the_seven_experiments_are_listed_with_both_sizes() -> None:
+    names = [experiment.name for experiment in all_experiments()]
+    assert names == [
+        "convergence", "spectral-table", "dimension-table", "simulated-convolutions", "resnet18-layers", "network-ratios",
+        "memory-table",
+    ]  # fmt: skip
+    text = listing(all_experiments())
+    for experiment in all_experiments():
+        assert experiment.name in text
+        assert experiment.full.split(",")[0] in text
+
+
+def test_unknown_and_repeated_names() -> None:
+    with pytest.raises(UsageError, match=r"no experiment 'nope'; choose from convergence, .*memory-table"):
+        find_experiments(["convergence", "nope"])
+    assert [e.name for e in find_experiments(["memory-table", "convergence", "memory-table"])] == [
+        "memory-table",
+        "convergence",
+    ]
+    with pytest.raises(RegistryError, match="twice"):
+        register(Experiment("convergence", "", "", "", lambda request: result()))
+
+
+def test_weights_for_experiments_without_weights_are_refused() -> None:
+    with pytest.raises(UsageError, match="reads no weights"):
+        choose(["convergence"], "random")
+    with pytest.raises(UsageError, match="NAME"):
+        choose([], "random")
+    assert len(choose(["convergence", "network-ratios"], "random")) == 2
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert find_device("auto") == find_device("cpu") == torch.device("cpu")
+    with pytest.raises(DeviceUnavailableError, match="--device cpu"):
+        find_device("cuda")
+
+
+def test_full_precision_is_restored() -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high")
+    try:
+        with full_precision():
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert not torch.backends.cudnn.allow_tf32
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+    assert torch.backends.cudnn.allow_tf32 == before[1]
+
+
+def test_a_time_is_the_difference_of_two_clock_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([3.0, 10.5])
+    monkeypatch.setattr("lipaudit.experiments.device.time.perf_counter", lambda: next(readings))
+    assert timed(lambda: "value", torch.device("cpu")) == ("value", 7.5)
+
+
+def test_statistics() -> None:
+    values = [4.0, 1.0, 7.0, 2.0]
+    assert mean(values) == 3.5
+    assert median(values) == 3.0
+    assert median(values[:3]) == 4.0
+    assert deviation(values) == pytest.approx(float(torch.tensor(values).std()))
+    assert deviation([1.0]) is None
+    series = with_band("s", [1, 2], torch.tensor([[1.0, 3.0], [0.0, 0.0]]), 1e-3)
+    assert series.y == pytest.approx((2.0, 1e-3))
+    assert series.low == pytest.approx((2 - 2**0.5, 1e-3))
+    assert series.high == pytest.approx((2 + 2**0.5, 1e-3))

@@ -1,0 +1,154 @@
+"""The experiments on random matrices, at tiny sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lipaudit.experiments import convergence, dimension_table, spectral_table
+from lipaudit.experiments.reference import lanczos_norm
+from lipaudit.experiments.registry import Request
+
+
+def matrices(count: int, shape: tuple[int, int], dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(count, *shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+def test_convergence_tabulates_true_errors() -> None:
+    found = convergence.run(Request(), 3, (12, 8), 400, 4)
+    table = found.tables[0]
+    sigma = np.linalg.svd(matrices(3, (12, 8)).numpy(), compute_uv=False)
+    for products in (0, 1, 3):
+        schatten = (sigma**2.0 ** (products + 1)).sum(1) ** 2.0 ** -(products + 1)
+        errors = schatten - sigma[:, 0]
+        row = next(r for r in table.rows if r[:2] == ("Gram", products))
+        assert row[2:] == pytest.approx((errors.mean(), errors.min(), errors.max()), rel=1e-9)
+    last = next(r for r in table.rows if r[:2] == ("power", 400))
+    assert last[4] < 1e-10 * sigma.max()
+    starts = found.tables[1]
+    assert starts.rows[0][3] < starts.rows[0][4]  # different starts
+    assert [series.label for series in found.plots[0].series] == ["Gram iteration", "power iteration"]
+    assert len(found.plots[1].series) == 5
+    assert found.claims[-1].holds
+
+
+def test_convergence_counts_the_iterations_that_power_iteration_needs() -> None:
+    gram = torch.zeros(convergence.PRODUCTS + 1, 2, dtype=torch.float64)
+    gram[10] = torch.tensor([1e-2, 3e-2])
+    gram[11] = torch.tensor([1e-9, 1e-9])
+    power = -torch.tensor([[0.5, 0.5], [0.03, 0.03], [0.03, 0.005], [1e-3, 1e-3]], dtype=torch.float64)
+    histories = convergence.Histories(gram, power, torch.ones(2, dtype=torch.float64))
+    assert histories.needed(10) == 3
+    assert histories.needed(11) is None
+    by_start = {claim.statement[:30]: claim for claim in convergence.claims(histories)}
+    assert not by_start["power iteration needs more tha"].holds
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_convergence_claims_come_out_both_ways(side: float) -> None:
+    gram = torch.full((convergence.PRODUCTS + 1, 2), 1e-3, dtype=torch.float64) * side
+    power = torch.full((2000, 2), -1e-2, dtype=torch.float64) * side
+    floor, ten, eleven, below, above = convergence.claims(
+        convergence.Histories(gram, power, torch.ones(2, dtype=torch.float64))
+    )
+    assert not floor.holds
+    assert ten.holds
+    assert eleven.holds
+    assert below.holds == above.holds == (side > 0)
+    gram[12:] = 0
+    assert convergence.claims(convergence.Histories(gram, power, torch.ones(2, dtype=torch.float64)))[0].holds
+    assert not convergence.determinism(
+        convergence.Histories(gram, power, torch.ones(2, dtype=torch.float64)), False
+    ).holds
+
+
+def test_spectral_table_has_the_errors_of_the_singular_values() -> None:
+    found = spectral_table.run(Request(), 2, (40, 20))
+    rows = {row[:2]: row for row in found.tables[0].rows}
+    assert set(rows) >= {("SVD", None), ("PI", 10), ("PI", 100), ("PI", 1000), ("GI", 10), ("GI", 11), ("GI", 12)}
+    marks: spectral_table.Marks = {3: ([], [])}
+    first = torch.randn(1, 40, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    singular = np.linalg.svd(first[0].numpy(), compute_uv=False)
+    spectral_table.collect(spectral_table.schatten_norms(first, 4), 0, marks, float(singular[0]), torch.device("cpu"))
+    assert marks[3][0] == pytest.approx([(singular**16).sum() ** (1 / 16) / singular[0] - 1])
+    assert marks[3][1][0] >= 0
+    assert rows["PI", 10][2] < 0
+    assert rows["PI", 1000][4] == -2.43e-6
+    assert len(found.claims) == 8
+
+
+def test_the_shift_that_fits_the_paper_is_found() -> None:
+    paper = {n: error for n, (error, _) in spectral_table.PAPER_GRAM.items()}
+    for shift in (-1, 0, 1):
+        errors = {n: [1e-1 * 10.0**-n] for n in range(9, 14)}
+        errors.update({n + shift: [value] for n, value in paper.items()})
+        assert spectral_table.best_shift(errors) == shift
+
+
+def test_spectral_claims_come_out_both_ways() -> None:
+    def judge(gram_factor: float, power_factor: float, seconds: float) -> list[bool]:
+        gram = {n: ([error * gram_factor], [seconds]) for n, (error, _) in spectral_table.PAPER_GRAM.items()}
+        power = {n: ([error * power_factor], [1.0]) for n, (error, _) in spectral_table.PAPER_POWER.items()}
+        return [claim.holds for claim in spectral_table.claims(gram, power, 0, 1.0)]
+
+    assert judge(1.0, 1.0, 0.5) == [True] * 8
+    assert judge(4.9, 1 / 4.9, 0.5) == [True] * 8
+    assert judge(5.1, -1.0, 2.0) == [False] * 8
+
+
+def test_dimension_table_has_true_references() -> None:
+    found = dimension_table.run(Request(), (10, 30), 2, memory=10**9)
+    generator = torch.Generator().manual_seed(0)
+    rows = {row[0]: row for row in found.tables[0].rows}
+    assert set(rows) == {10, 30}
+    matrix = torch.randn(30, 30, generator=generator)
+    assert dimension_table.reference_norm(matrix, generator) == pytest.approx(
+        np.linalg.norm(matrix.double().numpy(), 2), rel=1e-12
+    )
+    for p, power_time, gram_time, power_error, gram_error, reference, rate in found.tables[0].rows:
+        assert 1.2 * p**0.5 < reference < 2.5 * p**0.5
+        assert abs(power_error) < 0.5
+        assert -1e-4 < gram_error < 0.1
+        assert rate == 20.0 * p**3 / gram_time
+        assert power_time > 0
+    assert "p = 100, 1000, 10000, 50000" in found.notes[0]
+
+
+def test_dimension_table_leaves_out_what_does_not_fit() -> None:
+    found = dimension_table.run(Request(full=True), (10, 100), 1, memory=4 * 4 * 99**2)
+    assert [row[0] for row in found.tables[0].rows] == [10]
+    assert "p = 100, 1000, 10000, 50000 (more than the free memory" in found.notes[0]
+
+
+def test_the_rates_that_the_papers_times_imply() -> None:
+    rows = {row[0]: row for row in dimension_table.paper_table().rows}
+    assert rows[50000][6] == pytest.approx(10 * 2 * 50000**3 / 0.0040)
+    assert rows[50000][6] > 1e17
+    assert rows[10000][7] == pytest.approx(200 * 4e8 / 0.016)
+    gram, power = dimension_table.rate_claims()
+    assert not gram.holds
+    assert not power.holds
+
+
+def test_dimension_claims_come_out_both_ways() -> None:
+    good = dimension_table.claims([(10, 2.0, 1.0, -0.1, 0.01, 5.0)])
+    bad = dimension_table.claims([(10, 1.0, 2.0, -0.01, 0.1, 5.0)])
+    assert [c.holds for c in good] == [True, True]
+    assert [c.holds for c in bad] == [False, False]
+
+
+@pytest.mark.parametrize("shape", [(60, 40), (40, 60), (5, 5), (1, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lanczos_finds_the_norm(shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lipaudit.experiments.reference._CHUNK", 100)
+    matrix = matrices(1, shape, dtype)[0]
+    expected = np.linalg.norm(matrix.double().numpy(), 2)
+    assert lanczos_norm(matrix, 60, torch.Generator().manual_seed(1)) == pytest.approx(expected, rel=1e-10)
+    assert lanczos_norm(matrix, 2, torch.Generator().manual_seed(1)) <= expected * (1 + 1e-12)
+
+
+def test_lanczos_of_a_matrix_of_low_rank_and_of_zero() -> None:
+    v = torch.arange(1.0, 7.0)
+    assert lanczos_norm(torch.outer(v, v), 6, torch.Generator().manual_seed(0)) == pytest.approx(91.0)
+    assert lanczos_norm(torch.zeros(4, 3), 3, torch.Generator().manual_seed(0)) == 0
