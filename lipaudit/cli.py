@@ -9,10 +9,8 @@ is unsupported or unbounded; 70 a defect of lipaudit; 130 interrupted.
 from __future__ import annotations
 
 import errno
-import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,15 @@ import click
 
 from lipaudit import __version__
 from lipaudit.errors import ModelNotFoundError, OutputError, UsageError
+from lipaudit.options import (
+    State,
+    audit_options,
+    compare_options,
+    debug_option,
+    device_option,
+    seed_option,
+    weights_option,
+)
 from lipaudit.terminal import (
     BUG,
     Progress,
@@ -65,11 +72,6 @@ Exit codes:
 """
 
 
-@dataclass
-class _State:
-    debug: bool = False
-
-
 class _AuditByDefault(click.Group):
     """``lipaudit MODEL`` is ``lipaudit audit MODEL``: whatever is no verb starts the arguments of ``audit``."""
 
@@ -81,7 +83,7 @@ class _AuditByDefault(click.Group):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error becomes one line on stderr."""
-    state = _State()
+    state = State()
     replace_closed_streams()
     tolerate_any_character()
     try:
@@ -106,68 +108,6 @@ def main(args: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-        ctx.ensure_object(_State).debug = value
-
-    return click.option(
-        "--debug",
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=remember,
-        help="Show tracebacks and the warnings of other packages.",
-    )(function)
-
-
-def _finite(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a finite number")
-    return value
-
-
-def _positive(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    _finite(ctx, parameter, value)
-    if value is not None and value <= 0:
-        raise click.BadParameter(f"{value} is not above 0")
-    return value
-
-
-def _channels(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    """Numbers separated by commas, one per channel."""
-    if value is None:
-        return None
-    try:
-        return tuple(float(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of numbers such as 0.485,0.456,0.406") from None
-
-
-def _listed(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Names separated by commas."""
-    return None if value is None else tuple(part.strip() for part in value.split(","))
-
-
-_input_option = click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SIZE",
-    help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
-    "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
-)
-_weights_option = click.option(
-    "--weights",
-    metavar="TAG|FILE|random",
-    help="Weights to load; 'random' for those that a training would start from, without a download.",
-)
-_arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
-_device_option = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-_seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
-)
-
-
 @click.group(
     cls=_AuditByDefault,
     epilog=_EPILOG,
@@ -190,103 +130,8 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@_input_option
-@_weights_option
-@_arch_option
-@_device_option
-@click.option(
-    "--tol",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    callback=_positive,
-    help="Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded "
-    "convolutions may leave a larger ratio.",
-)
-@click.option(
-    "--structure",
-    is_flag=True,
-    help="Only say which operations and whether the network have a finite bound, in seconds and without weights.",
-)
-@click.option(
-    "--domain",
-    type=click.Choice(["global", "pixels", "ball"]),
-    default="global",
-    show_default=True,
-    help="The inputs over which the bound holds: all of them; images with pixels in [0, 1]; a ball around one input. "
-    "Gating and attention often have a bound on the last two only.",
-)
-@click.option(
-    "--around",
-    metavar="IMAGE",
-    help="Centre of the ball: a PNG or JPEG file, resized to the network's input; or a tensor (.npy, .pt) that the "
-    "network reads as it is.",
-)
-@click.option(
-    "--radius",
-    type=float,
-    metavar="R",
-    callback=_positive,
-    help="Radius of the ball (l2): in pixels in [0, 1] around an image, in the network's own input around a tensor.",
-)
-@click.option(
-    "--mean",
-    metavar="A,B,C",
-    callback=_channels,
-    help="Normalisation of the pixels, (pixel - mean) / std, one number per channel or one for all. Default: the model's "
-    "own, where it is known; an ONNX file has none.",
-)
-@click.option("--std", metavar="A,B,C", callback=_channels, help="See --mean.")
-@click.option(
-    "--method",
-    metavar="NAME",
-    default="gram",
-    show_default=True,
-    help="How the norms of convolutions and matrices are found: gram is certified; a published method (sedghi2019, ...) may "
-    "give estimates, which are marked and pass no gate.",
-)
-@click.option(
-    "--iterations",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Iterations or samples of a published method that has any. Default: its paper's own number.",
-)
-@click.option("--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound.")
-@_seed_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "markdown", "tsv"]),
-    default="table",
-    show_default=True,
-    help="JSON is one object, or an array for several models.",
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write the report to this file, whole or not at all."
-)
-@click.option(
-    "--columns",
-    metavar="A,B,...",
-    help="Columns of the table: layer, op, weight, input, geometry, lower, upper, log10, "
-    "ratio, share, rule, rigor, status, note, reads, folded. At a terminal they must fit 100 characters; in a file or "
-    "a pipe the table is as wide as they need.",
-)
-@click.option(
-    "--depth",
-    type=click.IntRange(min=1),
-    help="Sum rows deeper than this many path components (between '.' or '/') into one.",
-)
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds.")
-@click.option("--strict", is_flag=True, help="End with 4 if anything is unsupported or unbounded over the domain.")
-@click.option(
-    "--max-log10-bound",
-    "gate",
-    type=float,
-    callback=_finite,
-    metavar="X",
-    help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
-)
-@_debug_option
+@audit_options
+@debug_option
 @click.pass_context
 def audit(
     ctx: click.Context,
@@ -344,52 +189,8 @@ def audit(
 
 @cli.command()
 @click.argument("model")
-@click.option(
-    "--methods",
-    metavar="A,B,...",
-    callback=_listed,
-    help="Methods to compare, by name. Default: every method.",
-)
-@_input_option
-@_weights_option
-@_arch_option
-@_device_option
-@click.option(
-    "--tol",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    callback=_positive,
-    help="Relative tolerance of the certified bounds that the figures are judged by.",
-)
-@_seed_option
-@click.option(
-    "--iterations",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Iterations or samples of the methods that have any. Default: each paper's own number.",
-)
-@click.option(
-    "--time-limit",
-    type=float,
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    callback=_positive,
-    help="A method that has used up its seconds measures nothing more; a measurement that has begun is finished.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "markdown", "tsv"]),
-    default="table",
-    show_default=True,
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write the comparison to this file, whole or not at all."
-)
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
-@_debug_option
+@compare_options
+@debug_option
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -432,9 +233,9 @@ def compare(
 @cli.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--full", is_flag=True, help="The paper's sizes, meant for a GPU, instead of reduced ones.")
-@_device_option
-@_weights_option
-@_seed_option
+@device_option
+@weights_option
+@seed_option
 @click.option(
     "-o",
     "--output",
@@ -445,7 +246,7 @@ def compare(
     metavar="DIR",
     help="Folder for the tables as CSV and the plots as PNG; created where it is missing.",
 )
-@_debug_option
+@debug_option
 @click.pass_context
 def reproduce(ctx: click.Context, /, names: tuple[str, ...], folder: Path, weights: str | None, **options: Any) -> int:
     """Reproduce tables and figures of the paper on Gram iteration; without NAME, list them."""
@@ -482,7 +283,7 @@ def reproduce(ctx: click.Context, /, names: tuple[str, ...], folder: Path, weigh
 
 @cli.command("list")
 @click.argument("pattern", default="*")
-@_debug_option
+@debug_option
 @click.pass_context
 def list_names(ctx: click.Context, /, pattern: str) -> int:
     """List the model names that match PATTERN ('resnet*', 'timm:vit_*')."""
@@ -499,7 +300,7 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
 @cli.command("rules")
 @click.argument("pattern", default="*")
 @click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True)
-@_debug_option
+@debug_option
 @click.pass_context
 def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
     """List operations and their constants ('softmax', 'conv*')."""
@@ -512,7 +313,7 @@ def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
 
 
 @cli.command()
-@_debug_option
+@debug_option
 def schema() -> int:
     """Print the JSON schema of the report."""
     from lipaudit.report.schema import schema_text
