@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
+from itertools import count
 
 import torch
 
@@ -178,26 +179,27 @@ def compare_methods(
     """
     nodes = linear_layers(graph)
     tolerance = max((options.tolerance for _, options in methods), default=1e-3)
-    ways = {"true norm": TimedNorms(TrueNorms(tolerance))}
-    ways |= {method.name: TimedNorms(PublishedNorms(method, options), limit) for method, options in methods}
-    total, done = len(nodes) * len(ways), 0
-    found: dict[str, list[Measurement]] = {name: [] for name in ways}
-    results = []
-    for name, norms in ways.items():
+    total, steps = len(nodes) * (1 + len(methods)), count()
+
+    def figures(name: str, norms: TimedNorms) -> list[Measurement]:
+        row = []
         for node, linear in nodes:
             if progress is not None:
-                progress(done, total, f"{name} {node.module or node.name}")
-            found[name].append(norms.measured(linear))
-            done += 1
-        for method, _ in methods:
-            if method.name == name:
-                effects = evaluate_rules(graph, Settings(norms))
-                results.append(MethodResult(method, propagate(graph, effects, extents()), norms.seconds, norms.skipped))
+                progress(next(steps), total, f"{name} {node.module or node.name}")
+            row.append(norms.measured(linear))
+        return row
+
+    truths = figures("true norm", TimedNorms(TrueNorms(tolerance)))
+    found, results = {}, []
+    for method, options in methods:
+        norms = TimedNorms(PublishedNorms(method, options), limit)
+        found[method.name] = figures(method.name, norms)
+        effects = evaluate_rules(graph, Settings(norms))
+        results.append(MethodResult(method, propagate(graph, effects, extents()), norms.seconds, norms.skipped))
     if progress is not None:
         progress(total, total, "")
-    truths = found.pop("true norm")
     layers = [
-        Layer(node, linear, truths[i], {name: figures[i] for name, figures in found.items()})
+        Layer(node, linear, truths[i], {name: row[i] for name, row in found.items()})
         for i, (node, linear) in enumerate(nodes)
     ]
     return layers, results
