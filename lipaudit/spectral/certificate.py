@@ -29,9 +29,9 @@ def is_below(gram: torch.Tensor, error: torch.Tensor | float, threshold: torch.T
     (True, False)
     """
     batch, n, _ = gram.shape
-    bound = torch.as_tensor(threshold, dtype=torch.float64, device=gram.device).expand(batch)
+    bound = torch.zeros(batch, dtype=torch.float64, device=gram.device) + threshold
     # the trace of t I - G is at most n t, its diagonal is rounded once more
-    margin = bound * (4 * UNIT_ROUNDOFF * n * (n + 8)) + torch.as_tensor(error, device=gram.device)
+    margin = bound * (4 * UNIT_ROUNDOFF * n * (n + 8)) + error
     shift = bound - margin
     shifted = -gram
     shifted.diagonal(dim1=-2, dim2=-1).add_(shift[:, None])

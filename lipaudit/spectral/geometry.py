@@ -18,6 +18,8 @@ from functools import cached_property
 
 import torch
 
+from lipaudit.spectral.rounding import on_device
+
 PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 
 
@@ -229,7 +231,7 @@ def polyphase(
     shifts, phases = (sorted(set(part)) for part in zip(*split, strict=True))
     place = [shifts.index(shift) * len(phases) + phases.index(phase) for shift, phase in split]
     blocks = kernel.new_zeros(len(shifts) * len(phases), groups, c_out, c_in)
-    blocks = blocks.index_copy(0, torch.tensor(place, device=kernel.device), taps)
+    blocks = blocks.index_copy(0, on_device(torch.tensor(place), kernel.device), taps)
     # (groups, shifts, c_out, phases c_in)
     matrices = blocks.unflatten(0, (len(shifts), len(phases))).permute(2, 0, 3, 1, 4).flatten(3)  # type: ignore[no-untyped-call]
     offsets = torch.tensor(shifts, dtype=torch.long)

@@ -21,7 +21,7 @@ from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import check_tolerance
 from lipaudit.spectral.power import Waves, lower_bounds
 from lipaudit.spectral.reduction import Reduction, crop, reduce
-from lipaudit.spectral.rounding import log_power_of_two
+from lipaudit.spectral.rounding import log_power_of_two, on_device
 from lipaudit.spectral.suprema import Peaks, Search, suprema, together
 from lipaudit.spectral.symbol import SymbolGram, tap_sizes
 from lipaudit.spectral.torus import cosine_squared, lattice
@@ -109,7 +109,7 @@ def _batch(convolutions: list[Convolution], tol: float) -> Search[list[Convoluti
     scales = torch.tensor(
         [[2.0**-h, 2.0 ** (h - e)] for h, e in zip(half, exponents, strict=True)], dtype=torch.float64
     )
-    first, second = (scale.reshape(-1, *[1] * (kernels.dim() - 1)) for scale in scales.to(kernels.device).T)
+    first, second = (scale.reshape(-1, *[1] * (kernels.dim() - 1)) for scale in on_device(scales, kernels.device).T)
     scaled = (kernels * first * second)[alive] if len(alive) < layers else kernels * first * second
     whole = crop(replace(ordinary, kernel=scaled.flatten(0, 1), groups=groups * len(alive)))
     brackets = yield from _brackets(whole, len(alive), tol)
@@ -175,4 +175,6 @@ def _waves(gram: SymbolGram, peaks: Peaks, layers: int) -> Waves:
     """The output waves at the peaks, angles in steps of the operator's own output."""
     per_layer = gram.groups // layers
     left = gram.left_vectors(peaks.groups, peaks.angles, peaks.vectors)
-    return Waves(peaks.groups % per_layer, peaks.angles / peaks.angles.new_tensor(gram.taps.divisors), left)
+    return Waves(
+        peaks.groups % per_layer, peaks.angles / on_device(torch.tensor(gram.taps.divisors), peaks.angles.device), left
+    )

@@ -139,15 +139,12 @@ def _start(convolution: Convolution, layers: int, start: Waves | None) -> torch.
     """K* of the output wave that the symbol stretches most, windowed; random where no symbol was computed."""
     device = convolution.kernel.device
     c_in, c_out = (c // layers for c in convolution.channels)
-    generator = torch.Generator().manual_seed(0)
-    noise = (
-        torch.randn((1, c_in, *convolution.input_size), generator=generator)
-        .to(device)
-        .repeat(1, layers, *[1] * len(convolution.input_size))
-    )
+    generator = torch.Generator(device).manual_seed(0)
+    d = len(convolution.output_size)
+    noise = torch.randn((1, c_in, *convolution.input_size), generator=generator, device=device)
+    noise = noise.repeat(1, layers, *[1] * d)
     if start is None:
         return noise
-    d = len(convolution.output_size)
     phase = torch.zeros((layers, *[1] * d), device=device)
     window = torch.ones((), device=device)
     for axis, n in enumerate(convolution.output_size):

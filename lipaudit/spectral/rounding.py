@@ -50,6 +50,11 @@ def product_error(inner: int, *, complex_entries: bool) -> float:
     return (math.sqrt(2) * gamma(inner + 4) if complex_entries else gamma(inner + 2)) * (1 + 2**-40)
 
 
+def on_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A few numbers from the host on a device, without waiting for what the device is doing."""
+    return values.to(device, non_blocking=True)
+
+
 def as_float64(tensor: torch.Tensor, name: str = "the weight") -> torch.Tensor:
     """The same numbers in float64 (exact for float16, bfloat16, float32, integers below 2^53); complex stays complex.
 

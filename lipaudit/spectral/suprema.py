@@ -32,8 +32,9 @@ from lipaudit.spectral.symbol import WAVE_NUMBERS, Frequencies, SymbolGram
 _T = TypeVar("_T")
 Search: TypeAlias = Generator[torch.Tensor, list[float], _T]
 
-# Frequencies per layer that the short power iteration ranks, its steps, and how many of them go on.
-RANKED, RANKING_STEPS, PICKED = 32, 8, 2
+# Frequencies per layer that the short power iteration ranks, its steps, and how many of them go on: as many as cost few operations.
+RANKED, RANKING_STEPS = 32, 8
+FEWEST, MOST, PICKED_NUMBERS = 2, 8, 2**27
 # Gram products of the picked ones, and of what the comparison leaves, round after round.
 PRODUCTS = 9
 ROUNDS = (9, 12, 16, 24)
@@ -162,11 +163,12 @@ class _LatticeSearch:
     def _begin(self, bounds: torch.Tensor) -> Search[torch.Tensor]:
         """The first Rayleigh quotients of every layer, from the pairs that the bounds rank first; better bounds of those."""
         ranked = min(RANKED, self.per_layer)
+        picked = max(FEWEST, min(MOST, PICKED_NUMBERS // self.gram.n**3))
         pairs = yield from self._largest(bounds, ranked)
-        if ranked > PICKED:
+        if ranked > picked:
             values = torch.cat([_ranking(self._grams(part)) for part in pairs.split(self.chunk)])
             ranking = torch.full_like(bounds, -1.0).flatten().scatter_(0, pairs.index, values)
-            pairs = yield from self._largest(ranking.reshape(bounds.shape), PICKED)
+            pairs = yield from self._largest(ranking.reshape(bounds.shape), picked)
         sharpened = torch.minimum(bounds.flatten()[pairs.index], self._sharpened(pairs, PRODUCTS))
         return bounds.flatten().scatter(0, pairs.index, sharpened)
 
@@ -250,7 +252,7 @@ def _ranking(grams: torch.Tensor) -> torch.Tensor:
 def gram_iteration(grams: torch.Tensor, products: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Certified bounds of lambda_max of positive semidefinite matrices (batch, n, n) after so many Gram products.
 
-    Beside them the columns of largest norm of the last iterates, (batch, n): nearly leading eigenvectors.
+    Beside them the columns of largest norm of the last iterates as unit vectors, (batch, n): nearly leading eigenvectors.
 
     >>> bound, vector = gram_iteration(torch.diag(torch.tensor([1.0, 2.0], dtype=torch.float64))[None], 8)
     >>> 2.0 <= bound.item() < 2.001, vector.shape
@@ -269,8 +271,9 @@ def gram_iteration(grams: torch.Tensor, products: int) -> tuple[torch.Tensor, to
     # exponents are integers below 2^(products + 12), known exactly
     log2 = torch.linalg.vector_norm(lengths, dim=1).clamp_min(2.0**-500).log2() + exponents
     bound = torch.exp2(log2 * 2.0**-products) * ((1 + _LOG_MARGIN) * (1 + gamma(2 * n * n + 8)) / (1 - error))
-    column = lengths.argmax(-1)
-    return bound, iterate.gather(2, column[:, None, None].expand(-1, n, 1))[..., 0]
+    longest, column = lengths.max(-1)
+    vectors = iterate.gather(2, column[:, None, None].expand(-1, n, 1))[..., 0]
+    return bound, vectors / longest.clamp_min(1e-300)[:, None]
 
 
 def _scaled(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

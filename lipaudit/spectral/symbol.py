@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from lipaudit.spectral.geometry import Taps
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamma, scale_to_unit
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamma, on_device, scale_to_unit
 
 # cos and sin of 2 pi f, f a sum of at most three exact fractions: error of the argument and of the function together
 _TRIG_ERROR = 64 * UNIT_ROUNDOFF
@@ -53,7 +53,7 @@ class Frequencies:
 
     def to(self, device: torch.device) -> Frequencies:
         """The same points on another device."""
-        return Frequencies(self.index.to(device), self.period)
+        return Frequencies(on_device(self.index, device), self.period)
 
     def halved(self) -> Frequencies:
         """The same points as multiples of half the step, so that :meth:`split` can place children between them."""
@@ -73,7 +73,7 @@ class Frequencies:
 
     def angles(self) -> torch.Tensor:
         """w in radians, (points, d)."""
-        return 2 * math.pi * self.index.to(torch.float64) / self.index.new_tensor(self.period)
+        return 2 * math.pi * self.index.to(torch.float64) / on_device(torch.tensor(self.period), self.index.device)
 
 
 def tap_sizes(matrices: torch.Tensor) -> torch.Tensor:
@@ -105,18 +105,20 @@ class SymbolGram:
         self.lags, position = torch.unique(torch.cat([steps[i, i:] for i in range(count)]), dim=0, return_inverse=True)
         if bool(self.lags[0].any()):  # taps are sorted, so every kept lag is lexicographically >= 0
             raise AssertionError("the zero lag comes first")
-        position = position.to(matrices.device)
+        position = on_device(position, matrices.device)
         products = self.matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
+        beside = self.matrices.transpose(1, 2).flatten(2)  # (groups, rows, taps n)
         start = 0
         for i in range(count):
-            block = self.matrices[:, i, None].mT @ self.matrices[:, i:]
+            block = beside[:, :, i * self.n : (i + 1) * self.n].mT @ beside[:, :, i * self.n :]
+            block = block.unflatten(2, (count - i, self.n)).transpose(1, 2)  # type: ignore[no-untyped-call]
             products.index_add_(1, position[start : start + count - i], block)
             start += count - i
         symmetric = products + products.mT
         symmetric[:, 0] *= 0.5
         self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
         self._sine = (products.mT - products)[:, 1:].flatten(2)
-        self.lags = self.lags.to(matrices.device)
+        self.lags = on_device(self.lags, matrices.device)
         self.scale = size**2 * (1 + 2**-40)
         self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * _TRIG_ERROR)
         if self.n > 1:
@@ -204,7 +206,7 @@ class SymbolGram:
         """The directions of the output, (pairs, c_out / groups), of eigenvectors (pairs, n) of G at frequencies (pairs, d) in radians."""
         if self._transposed:
             return vectors.conj()
-        phase = angles @ self.taps.offsets.to(angles).T
+        phase = angles @ on_device(self.taps.offsets.to(angles.dtype), angles.device).T
         waves = torch.polar(torch.ones_like(phase), -phase)
         products = torch.einsum("ptrn,pn->ptr", self.matrices[groups].to(vectors.dtype), vectors)
         return torch.einsum("pt,ptr->pr", waves, products)

@@ -135,6 +135,15 @@ def test_an_orthogonal_kernel_has_every_frequency_at_the_maximum() -> None:
     assert norm.bracket.tightness <= 1.001
 
 
+def test_lower_bounds_are_as_good_as_one_by_one() -> None:
+    generator = torch.Generator().manual_seed(5)
+    kernels = [torch.randn(24, 16, 3, 3, generator=generator) for _ in range(3)]
+    layers = [Convolution.like_torch(kernel, 30, padding=1) for kernel in kernels]
+    layers += [Convolution.like_torch(kernel.repeat(2, 1, 1, 1), 30, 2, 1, groups=2) for kernel in kernels]
+    for layer, norm in zip(layers, convolution_norms(layers), strict=True):
+        assert norm.bracket.lower >= 0.99 * convolution_norm(layer).bracket.lower
+
+
 def test_large_inputs_take_the_torus_at_its_tolerance() -> None:
     kernel = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0))
     near, far = (convolution_norms([Convolution.like_torch(kernel, n, padding=1)])[0] for n in (500, 5000))
