@@ -83,6 +83,12 @@ def timed_norms(
     return TimedNorms(find_method(name.removesuffix(_STRIDE_1)), options, device, name.endswith(_STRIDE_1))
 
 
+def warm_up(norms: TimedNorms) -> None:
+    """One small convolution, not counted: a GPU's libraries start with their first call."""
+    figure(norms, Convolution(torch.ones(2, 2, 3, 3), (8, 8), (1, 1), ((1, 1), (1, 1)), (1, 1)))
+    norms.seconds.clear()
+
+
 def figure(norms: TimedNorms, convolution: Convolution) -> tuple[float, float]:
     """The figure of one convolution in plain units, and the seconds."""
     bracket = norms.convolution(convolution).bracket

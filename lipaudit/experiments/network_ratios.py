@@ -21,7 +21,7 @@ import torch
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit.errors import CaptureError
 from lipaudit.experiments.device import describe
-from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, short, timed_norms
+from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, short, timed_norms, warm_up
 from lipaudit.experiments.models import check_one_file, describe_weights, load_network
 from lipaudit.experiments.registry import Experiment, Request, register
 from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
@@ -75,6 +75,7 @@ def network_bound(
 ) -> tuple[float, float]:
     """log of the bound that the rules give with a method's figures, and the seconds that the figures took."""
     norms = timed_norms(method, iterations, device, seed)
+    warm_up(norms)
     value = propagate(graph, evaluate_rules(graph, Settings(norms))).network
     if value.status is not Status.FINITE:
         raise CaptureError(f"the network has no finite bound by {method}: it is {value.status.value}")

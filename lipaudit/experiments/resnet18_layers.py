@@ -12,7 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lipaudit.experiments.device import describe
-from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, TimedNorms, figure, short, timed_norms
+from lipaudit.experiments.methods import (
+    OURS,
+    REFERENCE,
+    REFERENCE_STRIDE_1,
+    TimedNorms,
+    figure,
+    short,
+    timed_norms,
+    warm_up,
+)
 from lipaudit.experiments.models import (
     PAPER_WEIGHTS,
     convolutions,
@@ -57,13 +66,11 @@ def run(request: Request, size: int, methods: dict[str, int | None], limit: int 
     loaded = load_network("resnet18", size, request.weights)
     chosen = convolutions(loaded.module, size)[:limit]
     norms = {name: timed_norms(name, count, request.device, request.seed) for name, count in methods.items()}
+    for method in norms.values():
+        warm_up(method)
     layers = []
     for position, (name, convolution) in enumerate(chosen):
         request.report(position, len(chosen), name)
-        if position == 0:
-            for method in norms.values():
-                if method.place.type == "cuda":
-                    figure(method, convolution)  # warm up
         layers.append(_measure(name, convolution, norms))
     request.report(len(chosen), len(chosen))
     comparable = has_paper_weights("resnet18", request.weights)

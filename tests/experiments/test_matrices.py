@@ -75,26 +75,38 @@ def test_spectral_table_has_the_errors_of_the_singular_values() -> None:
     assert marks[3][1][0] >= 0
     assert rows["PI", 10][2] < 0
     assert rows["PI", 1000][4] == -2.43e-6
-    assert len(found.claims) == 8
+    assert len(found.claims) == 10
 
 
-def test_the_shift_that_fits_the_paper_is_found() -> None:
-    paper = {n: error for n, (error, _) in spectral_table.PAPER_GRAM.items()}
-    for shift in (-1, 0, 1):
-        errors = {n: [1e-1 * 10.0**-n] for n in range(9, 14)}
-        errors.update({n + shift: [value] for n, value in paper.items()})
-        assert spectral_table.best_shift(errors) == shift
+@pytest.mark.parametrize("products", [6, 8, 10])
+def test_the_products_between_two_errors_are_found(products: int) -> None:
+    def error(n: int, ratio: float) -> float:
+        return (1 + ratio**2.0 ** (n + 1)) ** (2.0 ** -(n + 1)) - 1
+
+    ratio = 0.01**2.0 ** -(products + 1)  # (sigma_2 / sigma_1)^(2^(N+1)) = 0.01
+    found = spectral_table.products_between(error(products, ratio), error(products + 1, ratio), products)
+    assert found == pytest.approx(products, abs=1e-3)
+
+
+def test_the_papers_rows_are_as_many_products_as_they_say() -> None:
+    (ten, _), (eleven, _) = spectral_table.PAPER_GRAM[10], spectral_table.PAPER_GRAM[11]
+    assert spectral_table.products_between(ten, eleven, 10) == pytest.approx(10, abs=1e-3)
+    gram: spectral_table.Marks = {10: ([ten, 1e-9], [1.0, 1.0]), 11: ([eleven, 1e-15], [1.0, 1.0])}
+    assert spectral_table.index_claim(gram).holds  # the second matrix has only rounding left
+    assert not spectral_table.index_claim({10: ([ten], [1.0]), 11: ([eleven / 4], [1.0])}).holds
+    assert not spectral_table.index_claim({10: ([1e-9], [1.0]), 11: ([1e-15], [1.0])}).holds
 
 
 def test_spectral_claims_come_out_both_ways() -> None:
     def judge(gram_factor: float, power_factor: float, seconds: float) -> list[bool]:
         gram = {n: ([error * gram_factor], [seconds]) for n, (error, _) in spectral_table.PAPER_GRAM.items()}
         power = {n: ([error * power_factor], [1.0]) for n, (error, _) in spectral_table.PAPER_POWER.items()}
-        return [claim.holds for claim in spectral_table.claims(gram, power, 0, 1.0)]
+        return [claim.holds for claim in spectral_table.claims(gram, power, 1.0)]
 
-    assert judge(1.0, 1.0, 0.5) == [True] * 8
-    assert judge(4.9, 1 / 4.9, 0.5) == [True] * 8
-    assert judge(5.1, -1.0, 2.0) == [False] * 8
+    fall = [False]  # the paper's own table has a factor of 1.56e6, not of 1e4
+    assert judge(1.0, 1.0, 0.5) == [True] * 4 + fall + [True] * 5
+    assert judge(4.9, 1 / 4.9, 0.5) == [True] * 3 + [False] + fall + [True] * 5
+    assert judge(5.1, -1.0, 2.0) == [False] * 10
 
 
 def test_dimension_table_has_true_references() -> None:
