@@ -32,8 +32,9 @@ from lipaudit.spectral.symbol import WAVE_NUMBERS, Frequencies, SymbolGram
 _T = TypeVar("_T")
 Search: TypeAlias = Generator[torch.Tensor, list[float], _T]
 
-# Frequencies per layer that the short power iteration ranks, its steps, and how many of them go on: as many as cost few operations.
-RANKED, RANKING_STEPS = 32, 8
+# Numbers of the matrices that the short power iteration ranks per layer, and its steps.
+RANKED_NUMBERS, RANKING_STEPS = 2**25, 12
+# How many of them go on: as many as cost few operations.
 FEWEST, MOST, PICKED_NUMBERS = 2, 8, 2**27
 # Gram products of the picked ones, and of what the comparison leaves, round after round.
 PRODUCTS = 9
@@ -162,7 +163,7 @@ class _LatticeSearch:
 
     def _begin(self, bounds: torch.Tensor) -> Search[torch.Tensor]:
         """The first Rayleigh quotients of every layer, from the pairs that the bounds rank first; better bounds of those."""
-        ranked = min(RANKED, self.per_layer)
+        ranked = min(max(MOST, RANKED_NUMBERS // (2 * self.gram.n**2)), self.per_layer)
         picked = max(FEWEST, min(MOST, PICKED_NUMBERS // self.gram.n**3))
         pairs = yield from self._largest(bounds, ranked)
         if ranked > picked:

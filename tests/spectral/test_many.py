@@ -35,7 +35,8 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     ):  # the comparison fails for many frequencies, and the rounds after it must mend that
         monkeypatch.setattr(suprema, "PRODUCTS", 0)
         monkeypatch.setattr(suprema, "RANKING_STEPS", 0)
-        monkeypatch.setattr(suprema, "RANKED", 3)
+        monkeypatch.setattr(suprema, "RANKED_NUMBERS", 0)
+        monkeypatch.setattr(suprema, "MOST", 3)
     if request.param == "small chunks":
         monkeypatch.setattr(suprema, "CHUNK_NUMBERS", {"cpu": 40, "cuda": 40})
         monkeypatch.setattr(many, "HELD_NUMBERS", 100)
