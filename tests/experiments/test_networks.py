@@ -251,8 +251,13 @@ def test_network_bound_is_the_product_of_a_chain() -> None:
     true *= np.linalg.norm(module[4].weight.detach().double().numpy(), 2)
     assert true <= math.exp(log_bound) <= true * 1.1
     assert seconds > 0
-    reference, _ = network_ratios.network_bound(graph, REFERENCE, 300, CPU, 0)
-    assert math.exp(reference) == pytest.approx(true, rel=1e-3)
+    dense: network_ratios.DenseNorms = {}
+    reference, _ = network_ratios.network_bound(graph, REFERENCE, 300, CPU, 0, dense)
+    assert math.exp(reference) == pytest.approx(true, rel=2e-3)
+    (bracket,) = dense.values()
+    assert bracket.upper == pytest.approx(np.linalg.norm(module[4].weight.detach().numpy(), 2), rel=1e-3)
+    again, _ = network_ratios.network_bound(graph, REFERENCE, 300, CPU, 0, dict.fromkeys(dense, bracket * bracket))
+    assert again - reference == pytest.approx(bracket.log_upper)  # kept norms are not computed again
 
 
 def test_network_ratios_of_a_tiny_network(monkeypatch: pytest.MonkeyPatch) -> None:
