@@ -14,6 +14,7 @@ from lipaudit.experiments.device import timed
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution import ConvolutionNorm
 from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.many import convolution_norms
 from lipaudit.spectral.published.registry import Method, Options, find_method, measure, measure_matrix
 
 _STRIDE_1 = ", stride 1"
@@ -31,8 +32,8 @@ def short(name: str) -> str:
 class TimedNorms:
     """A way to find norms (:class:`lipaudit.spectral.norms.Norms`): a published method on a device, with the time it takes.
 
-    The certified method works in float64 on the CPU, whatever the device. With ``stride_1`` the stride of convolutions is ignored, as
-    most papers do. ``dense`` may be shared by several of them.
+    The certified method works in float64; on a GPU as :mod:`lipaudit.spectral.many` does, one layer at a time. With ``stride_1``
+    the stride of convolutions is ignored, as most papers do. ``dense`` may be shared by several of them.
     """
 
     method: Method
@@ -48,19 +49,19 @@ class TimedNorms:
         """The one in the options."""
         return self.options.tolerance
 
-    @property
-    def place(self) -> torch.device:
-        """Where the method computes."""
-        return torch.device("cpu") if self.method.exact_weights else self.device
-
     def convolution(self, convolution: Convolution) -> ConvolutionNorm:
         """The method's figure for a convolution."""
-        there = replace(convolution, kernel=convolution.kernel.to(self.place))
+        there = replace(convolution, kernel=convolution.kernel.to(self.device))
         if self.stride_1:
             there = replace(there, stride=(1,) * len(there.stride))
-        bracket, seconds = timed(lambda: measure(self.method, there, self.options), self.place)
+        bracket, seconds = timed(lambda: self._figure(there), self.device)
         self.seconds.append(seconds)
         return ConvolutionNorm(bracket, self.method.name)
+
+    def _figure(self, convolution: Convolution) -> Bracket:
+        if self.method.name == OURS and self.device.type == "cuda":
+            return convolution_norms([convolution], self.options.tolerance)[0].bracket
+        return measure(self.method, convolution, self.options)
 
     def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
         """The certified spectral norm, whatever the method: these methods are about convolutions. Not timed, kept in ``dense``."""

@@ -114,7 +114,7 @@ def run(request: Request, names: tuple[str, ...], size: int, methods: dict[str, 
     setting = (
         f"{weights}, input 3 x {size} x {size} (the paper: 224), methods with a random start "
         f"averaged over {runs} (the paper: 100); "
-        f"iterations, samples or products: {counts}; methods in float32, lipaudit and dense layers in float64 on the CPU; "
+        f"iterations, samples or products: {counts}; methods in float32, lipaudit and dense layers in float64; "
         f"{describe(request.device)}, seed {request.seed}"
     )
     notes = [

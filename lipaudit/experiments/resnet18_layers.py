@@ -82,7 +82,7 @@ def run(request: Request, size: int, methods: dict[str, int | None], limit: int 
     counts = ", ".join(f"{name} {count}" for name, count in methods.items() if count is not None)
     setting = (
         f"{describe_weights(loaded)}, input 3 x {size} x {size} (the paper: 224); iterations, samples or products: {counts}; "
-        f"methods in float32, lipaudit in float64 on the CPU; "
+        f"methods in float32, lipaudit in float64; "
         f"{describe(request.device)}, seed {request.seed}"
     )
     return Result(

@@ -63,7 +63,7 @@ def run(request: Request, sweeps: dict[str, Sequence[Shape]], repeats: int) -> R
     request.report(total, total)
     parts = "; ".join(f"{sweep} {', '.join(str(_axis(sweep, s)) for s in shapes)}" for sweep, shapes in sweeps.items())
     setting = (
-        f"{parts}; {repeats} Gaussian and {repeats} uniform kernels each (the paper: 50), float32, lipaudit in float64 on the CPU; "
+        f"{parts}; {repeats} Gaussian and {repeats} uniform kernels each (the paper: 50), float32, lipaudit in float64; "
         f"{describe(request.device)}, seed {request.seed}"
     )
     return Result(

@@ -75,7 +75,7 @@ def test_spectral_table_has_the_errors_of_the_singular_values() -> None:
     assert marks[3][1][0] >= 0
     assert rows["PI", 10][2] < 0
     assert rows["PI", 1000][4] == -2.43e-6
-    assert len(found.claims) == 10
+    assert len(found.claims) == 11
 
 
 @pytest.mark.parametrize("products", [6, 8, 10])
@@ -104,9 +104,12 @@ def test_spectral_claims_come_out_both_ways() -> None:
         return [claim.holds for claim in spectral_table.claims(gram, power, 1.0)]
 
     fall = [False]  # the paper's own table has a factor of 1.56e6, not of 1e4
-    assert judge(1.0, 1.0, 0.5) == [True] * 4 + fall + [True] * 5
-    assert judge(4.9, 1 / 4.9, 0.5) == [True] * 3 + [False] + fall + [True] * 5
-    assert judge(5.1, -1.0, 2.0) == [False] * 10
+    assert judge(1.0, 1.0, 0.5) == [True] * 5 + fall + [True] * 5
+    assert judge(4.9, 1 / 4.9, 0.5) == [True] * 4 + [False] + fall + [True] * 5
+    lone = {n: ([1e-3, error], [0.5, 0.5]) for n, (error, _) in spectral_table.PAPER_GRAM.items()}
+    assert spectral_table.nearest_claim(lone).holds
+    assert not spectral_table.nearest_claim(lone | {12: ([4.33e-12, 1e-3], [0.5, 0.5])}).holds
+    assert judge(5.1, -1.0, 2.0) == [False] * 11
 
 
 def test_dimension_table_has_true_references() -> None:
