@@ -40,6 +40,9 @@ class ConvolutionNorm:
     note: str
 
 
+ZERO = ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
+
+
 def conv_norm(
     kernel: torch.Tensor,
     input_size: int | Sequence[int],
@@ -81,11 +84,13 @@ def conv_norm(
 
 def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> ConvolutionNorm:
     """The bracket of a :class:`Convolution`; the upper end is certified, the lower end belongs to the true operator."""
+    if not convolution.kernel.numel():
+        return ZERO
     ordinary = convolution.adjoint() if convolution.transposed else convolution
     kernel, exponent = scale_to_unit(as_float64(ordinary.kernel, "the kernel"), dims=ordinary.kernel.dim())
     ordinary = crop(replace(ordinary, kernel=kernel))
     if not bool(ordinary.kernel.any()):
-        return ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
+        return ZERO
     found = _solve(ordinary, tol)
     if not found.exact:
         found = replace(found, log_lower=lower_bound(ordinary, found.start))

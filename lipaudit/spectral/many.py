@@ -16,9 +16,9 @@ import torch
 
 from lipaudit.errors import NonFiniteWeightsError
 from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
-from lipaudit.spectral.convolution import ConvolutionNorm, convolution_norm, is_small
+from lipaudit.spectral.convolution import ZERO, ConvolutionNorm, convolution_norm, is_small
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.gram import check_tolerance
+from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import Waves, lower_bounds
 from lipaudit.spectral.reduction import Reduction, crop, reduce
 from lipaudit.spectral.rounding import log_power_of_two, on_device
@@ -29,6 +29,8 @@ from lipaudit.spectral.torus import cosine_squared, lattice
 # Floating-point operations that one layer's complete lattice may cost, about 30 n^3 per frequency.
 LATTICE_BUDGET = 5e12
 LEAST_DENSITY = 16.0
+# Frequencies times groups of one batch; each takes a number. Layers with more are measured one by one.
+TABLE_NUMBERS = 2**27
 # Numbers of kernels that are worked on at once; symbols and their lags take some ten times as much memory.
 HELD_NUMBERS = 2**27
 
@@ -77,8 +79,13 @@ def _shares(batches: list[list[int]], numbers: list[int]) -> list[list[list[int]
 
 def matrix_norms(matrices: Sequence[torch.Tensor], tol: float = 1e-3) -> list[Bracket]:
     """The brackets of the spectral norms of several matrices, in their order: each is a convolution on one pixel."""
-    pixels = [Convolution(m[:, :, None], (1,), (1,), ((0, 0),), (1,)) for m in matrices]
-    return [found.bracket for found in convolution_norms(pixels, tol)]
+    pixels = {
+        i: Convolution(matrix[:, :, None], (1,), (1,), ((0, 0),), (1,))
+        for i, matrix in enumerate(matrices)
+        if matrix.numel() and not matrix.is_complex()
+    }
+    found = dict(zip(pixels, convolution_norms(list(pixels.values()), tol), strict=True))
+    return [found[i].bracket if i in found else spectral_norm(m.to("cpu"), tol) for i, m in enumerate(matrices)]
 
 
 def _geometry(c: Convolution) -> tuple[object, ...]:
@@ -91,18 +98,21 @@ def _geometry(c: Convolution) -> tuple[object, ...]:
 
 def _batch(convolutions: list[Convolution], tol: float) -> Search[list[ConvolutionNorm]]:
     """The brackets of layers of equal geometry."""
+    if not convolutions[0].kernel.numel():
+        return [ZERO] * len(convolutions)
     ordinary = convolutions[0].adjoint() if convolutions[0].transposed else convolutions[0]
     layers, groups = len(convolutions), ordinary.groups
-    if reduce(crop(replace(ordinary, kernel=ordinary.kernel.to("meta"))), drop_zeros=False).too_large:
+    shape = reduce(crop(replace(ordinary, kernel=ordinary.kernel.to("meta"))), drop_zeros=False)
+    if shape.too_large or _points(_lattice(shape, tol)[0]) * groups * layers > TABLE_NUMBERS:
         return [_alone(c, tol) for c in convolutions]
-    kernels = torch.stack([c.kernel.detach() for c in convolutions]).to(torch.float64)
+    kernels = torch.stack([c.kernel.detach().to(torch.float64) for c in convolutions])
     # a kernel that holds NaN or infinity has no finite maximum
     largest = yield kernels.flatten(1).abs().amax(1)
     if not all(math.isfinite(number) for number in largest):
         raise NonFiniteWeightsError(["the kernel"])
     exponents = [math.frexp(number)[1] for number in largest]
     alive = [i for i in range(layers) if largest[i] > 0]
-    norms = [ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")] * layers
+    norms = [ZERO] * layers
     if not alive:
         return norms
     half = [e // 2 for e in exponents]  # two steps, because 2^-exponent itself may overflow
@@ -112,7 +122,7 @@ def _batch(convolutions: list[Convolution], tol: float) -> Search[list[Convoluti
     first, second = (scale.reshape(-1, *[1] * (kernels.dim() - 1)) for scale in on_device(scales, kernels.device).T)
     scaled = (kernels * first * second)[alive] if len(alive) < layers else kernels * first * second
     whole = crop(replace(ordinary, kernel=scaled.flatten(0, 1), groups=groups * len(alive)))
-    brackets = yield from _brackets(whole, len(alive), tol)
+    brackets = yield from _brackets(whole, len(alive), shape, tol)
     for i, (bracket, note) in zip(alive, brackets, strict=True):
         if bracket.tightness > 1 + tol and is_small(ordinary):  # written out as a matrix
             norms[i] = _alone(convolutions[i], tol)
@@ -128,13 +138,16 @@ def _alone(convolution: Convolution, tol: float) -> ConvolutionNorm:
     return convolution_norm(replace(convolution, kernel=convolution.kernel.to("cpu")), tol)
 
 
-def _brackets(whole: Convolution, layers: int, tol: float) -> Search[list[tuple[Bracket, str]]]:
-    """The brackets of scaled layers that are one convolution with ``layers`` times as many groups, and their notes."""
+def _brackets(whole: Convolution, layers: int, shape: Reduction, tol: float) -> Search[list[tuple[Bracket, str]]]:
+    """The brackets of scaled layers that are one convolution with ``layers`` times as many groups, and their notes.
+
+    ``shape`` is the reduction of one layer, without numbers.
+    """
     reduced = reduce(whole, drop_zeros=False)
     (size,) = yield tap_sizes(reduced.taps.matrices).amax(0, keepdim=True)
     gram = SymbolGram(reduced.taps, size)
     degrees = reduced.taps.degrees
-    period, is_grid = _lattice(reduced, gram, layers, tol)
+    period, is_grid = _lattice(shape, tol)
     peaks: Peaks = yield from suprema(gram, layers, period, tol if is_grid else tol / 2)
     exact = is_grid and reduced.exact
     lowers = peaks.lower if exact else lower_bounds(whole, layers, _waves(gram, peaks, layers))
@@ -156,19 +169,25 @@ def _torus_note(factor: float, tol: float) -> str:
     return "torus" if factor >= (1 + tol / 2) ** -2 else "torus, flat spectrum"
 
 
-def _lattice(reduced: Reduction, gram: SymbolGram, layers: int, tol: float) -> tuple[tuple[int, ...], bool]:
+def _lattice(shape: Reduction, tol: float) -> tuple[tuple[int, ...], bool]:
     """The points per axis, and whether they are the operator's own grid; else the cosine factor of the torus is due."""
-    degrees = reduced.taps.degrees
+    degrees = shape.taps.degrees
     axes = sum(n > 0 for n in degrees)
-    if not reduced.size_free or axes == 0:
-        return reduced.period, True
+    if not shape.size_free or axes == 0:
+        return shape.period, True
+    groups, _, rows, columns = shape.taps.matrices.shape
     # prod cos(pi / density) over the axes stays above 1 - tol / 2
-    density = math.pi * math.sqrt(axes / tol)
-    most = 2 * LATTICE_BUDGET / (30 * gram.n**3 * gram.groups / layers)
-    while density > LEAST_DENSITY and math.prod(lattice(degrees, density)) > most:
-        density *= 0.9
+    density = max(LEAST_DENSITY, math.pi * math.sqrt(axes / tol))
+    most = LATTICE_BUDGET / (30 * min(rows, columns) ** 3 * groups)
+    while density > LEAST_DENSITY and _points(lattice(degrees, density)) > most:
+        density = max(LEAST_DENSITY, 0.9 * density)
     period = lattice(degrees, density)
-    return (reduced.period, True) if math.prod(reduced.period) <= math.prod(period) else (period, False)
+    return (shape.period, True) if math.prod(shape.period) <= math.prod(period) else (period, False)
+
+
+def _points(period: tuple[int, ...]) -> int:
+    """Frequencies of a lattice, one of each pair w, -w."""
+    return math.prod(period) // 2 + 1
 
 
 def _waves(gram: SymbolGram, peaks: Peaks, layers: int) -> Waves:

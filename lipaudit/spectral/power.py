@@ -123,10 +123,9 @@ def _patch(convolution: Convolution, layers: int) -> Convolution:
     d = len(convolution.input_size)
     per_pixel = convolution.kernel.numel() / layers / math.prod(convolution.stride)
     side = int((PATCH_BUDGET / per_pixel) ** (1 / d))
-    sides = [
-        min(h, max(k + 2 * s, min(PATCH, side)))
-        for h, k, s in zip(convolution.input_size, convolution.extent, convolution.stride, strict=True)
-    ]
+    axes = zip(convolution.input_size, convolution.extent, convolution.stride, convolution.padding, strict=True)
+    # negative padding takes pixels away at the border
+    sides = [min(h, max(k + 2 * s, min(PATCH, side)) - min(0, p[0]) - min(0, p[1])) for h, k, s, p in axes]
     if convolution.padding_mode == "zeros":
         return replace(convolution, input_size=tuple(sides))
     room = all(p + s <= h for p, h, s in zip(sides, convolution.input_size, convolution.stride, strict=True))

@@ -116,7 +116,8 @@ class _LatticeSearch:
         for products in ROUNDS:
             if not open_pairs.total:
                 break
-            bounds = bounds.scatter(0, open_pairs.index, self._sharpened(open_pairs, products))
+            sharpened = torch.minimum(bounds[open_pairs.index], self._sharpened(open_pairs, products))
+            bounds = bounds.scatter(0, open_pairs.index, sharpened)
             keep = bounds[open_pairs.index] > self._thresholds()[open_pairs.index // self.per_layer]
             open_pairs = yield from self._pairs(self._mask(open_pairs.index, keep))
         upper = self._thresholds()
@@ -185,7 +186,7 @@ class _LatticeSearch:
             quotients = torch.linalg.vecdot(vectors, images).real / lengths
             # ||G||_2 <= scale; the quotient of a computed matrix, two products of length n
             slack = self.gram.error + 3 * product_error(self.gram.n, complex_entries=True) * self.gram.scale
-            self._improve(part, quotients - slack, vectors)
+            self._improve(part, torch.where(torch.isfinite(quotients), quotients - slack, -math.inf), vectors)
         return torch.cat(bounds)
 
     def _improve(self, pairs: _Pairs, quotients: torch.Tensor, vectors: torch.Tensor) -> None:
@@ -251,8 +252,9 @@ def _ranking(grams: torch.Tensor) -> torch.Tensor:
 
 
 def gram_iteration(grams: torch.Tensor, products: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Certified bounds of lambda_max of positive semidefinite matrices (batch, n, n) after so many Gram products.
+    """Certified bounds of sigma_1 of Hermitian matrices (batch, n, n) after so many Gram products.
 
+    Positive semidefinite ones need not be so as computed: where a symbol cancels, nothing but rounding errors is left.
     Beside them the columns of largest norm of the last iterates as unit vectors, (batch, n): nearly leading eigenvectors.
 
     >>> bound, vector = gram_iteration(torch.diag(torch.tensor([1.0, 2.0], dtype=torch.float64))[None], 8)
@@ -272,17 +274,15 @@ def gram_iteration(grams: torch.Tensor, products: int) -> tuple[torch.Tensor, to
     # exponents are integers below 2^(products + 12), known exactly
     log2 = torch.linalg.vector_norm(lengths, dim=1).clamp_min(2.0**-500).log2() + exponents
     bound = torch.exp2(log2 * 2.0**-products) * ((1 + _LOG_MARGIN) * (1 + gamma(2 * n * n + 8)) / (1 - error))
+    bound = torch.where(torch.isfinite(bound), bound, math.inf)  # what overflowed proves nothing
     longest, column = lengths.max(-1)
     vectors = iterate.gather(2, column[:, None, None].expand(-1, n, 1))[..., 0]
     return bound, vectors / longest.clamp_min(1e-300)[:, None]
 
 
 def _scaled(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The matrices times a power of two each, so that the largest diagonal entry lies in [1/2, 1), and the exponents.
-
-    No entry of a positive semidefinite matrix exceeds the largest one on the diagonal.
-    """
-    _, exponent = torch.frexp(matrices.diagonal(dim1=1, dim2=2).real.amax(-1))
-    return matrices * torch.ldexp(torch.ones_like(exponent, dtype=torch.float64), -exponent)[
-        :, None, None
-    ], exponent.to(torch.float64)
+    """The matrices times a power of two each, so that the largest real or imaginary part lies in [1/2, 1), and the exponents."""
+    parts = torch.view_as_real(matrices) if matrices.is_complex() else matrices
+    _, exponent = torch.frexp(parts.flatten(1).abs().amax(1))
+    factor = torch.ldexp(torch.ones_like(exponent, dtype=torch.float64), -exponent)
+    return matrices * factor[:, None, None], exponent.to(torch.float64)

@@ -298,4 +298,4 @@ def cosine_squared(angles: list[float]) -> float:
     product = 1.0
     for angle in angles:
         product *= round_down(math.cos(angle)) if angle < math.pi / 2 else 0.0
-    return round_down(product * product, 8)
+    return max(0.0, round_down(product * product, 8))

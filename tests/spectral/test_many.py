@@ -116,6 +116,56 @@ def test_one_bad_kernel_of_a_batch_is_refused(value: float) -> None:
 def test_nothing_to_do() -> None:
     assert convolution_norms([]) == []
     assert matrix_norms([]) == []
+    empty = Convolution.like_torch(torch.zeros(0, 3, 3, 3), 5)
+    assert convolution_norms([empty])[0].bracket.upper == convolution_norm(empty).bracket.upper == 0
+
+
+def test_empty_and_complex_matrices() -> None:
+    matrices = [torch.zeros(0, 4), torch.tensor([[3.0 + 4.0j]]), torch.zeros(4, 0), torch.tensor([[2.0]])]
+    uppers = [bracket.upper for bracket in matrix_norms(matrices)]
+    assert uppers == pytest.approx([0, 5, 0, 2], rel=2e-3)
+
+
+def test_gram_iteration_proves_nothing_of_what_overflows() -> None:
+    gram = torch.diag(torch.tensor([0.0, 0.0, 1e-40], dtype=torch.float64))
+    gram[0, 1] = gram[1, 0] = 1e-17  # Hermitian, and not positive semidefinite
+    bound, _ = gram_iteration(gram[None], 9)
+    assert 1e-17 <= bound.item() <= 1.1e-17
+    tiny = torch.full((1, 2, 2), 5e-324, dtype=torch.float64)
+    assert gram_iteration(tiny, 9)[0].item() >= 1e-323
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_symbols_that_cancel_leave_rounding_errors_and_no_claim(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "is_small", lambda convolution: False)
+    generator = torch.Generator().manual_seed(seed)
+    kernel = torch.randn(4, 4, 3, dtype=torch.float64, generator=generator) * 1e-20
+    large = torch.round(torch.randn(4, 2, 3, dtype=torch.float64, generator=generator) * 2**30) / 2**33
+    large[:, :, 2] = -(large[:, :, 0] + large[:, :, 1])  # exactly zero at frequency 0, the only one
+    kernel[:, :2] = large
+    layer = Convolution(kernel, (1,), (1,), ((1, 1),), (1,), padding_mode="circular")
+    exact = float(torch.linalg.matrix_norm(kernel.sum(2), 2))
+    assert convolution_norms([layer])[0].bracket.upper >= exact
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Convolution(torch.ones(1, 1, 3), (100,), (1,), ((-20, -20),), (1,)),
+        Convolution.like_torch(torch.ones(3, 2, 2), 400, dilation=40, output_padding=39, transposed=True),
+    ],
+)
+def test_negative_padding_leaves_room_for_the_lower_bound(layer: Convolution) -> None:
+    for bracket in (convolution_norm(layer).bracket, convolution_norms([layer])[0].bracket):
+        assert 0 < bracket.lower <= bracket.upper
+
+
+def test_lattices_that_are_too_large_are_measured_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Convolution.like_torch(
+        torch.randn(4, 1, 3, 3, generator=torch.Generator().manual_seed(0)), 50, padding=1, groups=4
+    )
+    monkeypatch.setattr(many, "TABLE_NUMBERS", 100)
+    assert convolution_norms([layer, layer]) == [convolution_norm(layer)] * 2
 
 
 def test_matrices_are_certified(device: str) -> None:

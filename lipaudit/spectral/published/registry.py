@@ -37,6 +37,10 @@ class Options:
     dtype: torch.dtype = torch.float64
     tolerance: float = 1e-3
 
+    def __post_init__(self) -> None:
+        if self.dtype not in (torch.float32, torch.float64):
+            raise UsageError(f"published methods compute in float32 or float64, not in {self.dtype}")
+
 
 MethodFunction: TypeAlias = Callable[[Convolution, Options], Bracket]
 
