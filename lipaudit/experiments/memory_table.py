@@ -9,7 +9,8 @@ real kernels), N = 6, in complex64, stride ignored, as in the paper's Algorithm 
   frequency is differentiated. The gradient is the same, because the maximum passes it to one frequency; a 1 x 1 kernel
   has one symbol.
 
-How memory is counted is told in :mod:`lipaudit.experiments.live_memory`.
+How memory is counted is told in :mod:`lipaudit.experiments.live_memory`. The seconds are those of a second run, which the counted one
+has warmed up and which nothing counts.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from lipaudit.spectral.published.gram_iteration import schatten_norms
 PRODUCTS = 6
 # MB: autodiff, explicit; the paper prints "< 42 000" for ResNet50, the memory of its card
 PAPER = {"resnet18": ("9770", 4322.0), "resnet34": ("17152", 7088.0), "resnet50": ("< 42000", 27535.0)}
+AGREEMENT = 1e-3
 CHUNK_NUMBERS = 2**20
 _MB = 1e6
 
@@ -95,26 +97,34 @@ Row = tuple[str, str, float | None, float | None]  # network, way, MB, seconds
 def run(request: Request, names: tuple[str, ...], size: int) -> Result:
     """The experiment on those networks with random weights (memory does not depend on them) at size x size."""
     rows: list[Row] = []
-    apart = 0.0
+    apart: dict[str, float | None] = {}
     for position, name in enumerate(names):
         layers = network_layers(name, size, request)
         exact: list[torch.Tensor] | None = None
+        apart[name] = None
         for step, (way, bound) in enumerate(WAYS.items()):
             request.report(position * len(WAYS) + step, len(names) * len(WAYS), f"{name} {way}")
-            kept: list[list[torch.Tensor]] = []
-            peak, seconds = timed(
-                lambda b=bound, k=kept, chosen=layers: peak_bytes(
-                    lambda: k.append(gradients(chosen, b)), request.device
-                ),  # type: ignore[misc]
-                request.device,
-            )
-            rows.append((name, way, None if peak is None else peak / _MB, None if peak is None else seconds))
-            if kept and exact is None:
-                exact = kept[0]
-            elif kept and exact is not None:
-                apart = max(apart, *(distance(a, b) for a, b in zip(exact, kept[0], strict=True)))
+            found, megabytes, seconds = measure(layers, bound, request.device)
+            rows.append((name, way, megabytes, seconds))
+            if exact is None:
+                exact = found
+            elif found is not None:
+                furthest = max(distance(a, b) for a, b in zip(exact, found, strict=True))
+                apart[name] = max(apart[name] or 0.0, furthest)
     request.report(1, 1)
     return _result(request, size, rows, apart)
+
+
+def measure(
+    layers: list[Convolution], way: Bound, device: torch.device
+) -> tuple[list[torch.Tensor] | None, float | None, float | None]:
+    """The gradient, its peak memory in MB and the seconds of a second run; three times None where the memory does not suffice."""
+    kept: list[list[torch.Tensor]] = []
+    peak = peak_bytes(lambda: kept.append(gradients(layers, way)), device)
+    if peak is None:
+        return None, None, None
+    _, seconds = timed(lambda: gradients(layers, way), device)
+    return kept[0], peak / _MB, seconds
 
 
 def network_layers(name: str, size: int, request: Request) -> list[Convolution]:
@@ -129,11 +139,15 @@ def network_layers(name: str, size: int, request: Request) -> list[Convolution]:
 
 
 def distance(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Relative difference of two gradients in the Frobenius norm."""
-    return float(torch.linalg.vector_norm(first - second) / torch.linalg.vector_norm(first))
+    """Relative difference of two gradients in the Frobenius norm; infinity where it is no number."""
+    apart = float(torch.linalg.vector_norm(first - second))
+    size = float(torch.linalg.vector_norm(first))
+    if apart == 0:
+        return 0.0
+    return apart / size if size > 0 and math.isfinite(apart / size) else math.inf
 
 
-def _result(request: Request, size: int, rows: list[Row], apart: float) -> Result:
+def _result(request: Request, size: int, rows: list[Row], apart: dict[str, float | None]) -> Result:
     counted = "allocator of the GPU" if request.device.type == "cuda" else "live tensors"
     setting = (
         f"random weights, input 3 x {size} x {size} (the paper: 224), {PRODUCTS} Gram products, complex64, memory by {counted}; "
@@ -166,8 +180,11 @@ def _paper_cell(name: str, way: str) -> str | float | None:
     return PAPER[name][0 if way == "autodiff" else 1]
 
 
-def claims(rows: list[Row], apart: float) -> tuple[Claim, ...]:
-    """The explicit gradient needs less memory, and it is the same gradient."""
+def claims(rows: list[Row], apart: dict[str, float | None]) -> tuple[Claim, ...]:
+    """The explicit gradient needs less memory, and it is the same gradient.
+
+    ``apart`` is the largest relative difference between the gradients of a network, None where fewer than two could be computed.
+    """
     peaks = {(name, way): peak for name, way, peak, _ in rows}
     names = tuple(dict.fromkeys(row[0] for row in rows))
 
@@ -192,10 +209,14 @@ def claims(rows: list[Row], apart: float) -> tuple[Claim, ...]:
             all(ratio(n, "one frequency") >= ratio(n, "explicit") and less(n, "one frequency") for n in names),
         ),
         Claim(
-            "all ways give the same gradient, to the rounding of float32",
+            f"all ways that fit the memory give the same gradient, within {AGREEMENT:g} in float32",
             "Proposition 4",
-            f"largest relative difference over the kernels {apart:.2g}",
-            apart < 1e-3,
+            "largest relative difference over the kernels: "
+            + ", ".join(
+                f"fewer than two ways fit for {n}" if value is None else f"{value:.2g} for {n}"
+                for n, value in apart.items()
+            ),
+            all(value is not None and value < AGREEMENT for value in apart.values()),
         ),
     )
 

@@ -144,7 +144,7 @@ def ratio_table(found: dict[str, Bounds]) -> Table:
             log10 = mean(bounds.logs[method]) / math.log(10)
             ratios = (bounds.ratio(method), bounds.ratio(method, REFERENCE_STRIDE_1))
             rows.append((name, short(method), log10, *ratios, spread, mean(bounds.seconds[method])))
-    columns = ("network", "method", "log10 B", "B / B_Ryu", "stride 1", "deviation", "seconds")
+    columns = ("network", "method", "log10 B", "B / B_Ryu", "stride 1", "deviation (stride 1)", "seconds")
     return Table("bounds of the networks", columns, tuple(rows))
 
 

@@ -71,7 +71,7 @@ def sweep_tables(sweep: str, found: Sequence[Measurement]) -> tuple[Table, Table
 
 
 def below_table(found: Sequence[Measurement]) -> Table:
-    """How often each figure lies below Ryu's, which is itself below the norm of the layer."""
+    """How often each figure lies below Ryu's, which is itself at most the norm of the layer, up to the rounding of float32."""
     rows = []
     for method in dict.fromkeys(m.method for m in found):
         if method != REFERENCE:
@@ -79,7 +79,10 @@ def below_table(found: Sequence[Measurement]) -> Table:
             rows.append((short(method), sum(m.error < 0 for m in entries), len(entries), min(m.error for m in entries)))
     columns = ("method", "below Ryu", "kernels", "smallest error")
     return Table(
-        "figures below the reference, so below the norm of the zero-padded layer", columns, tuple(rows), "below"
+        "figures below the reference, which is at most the norm of the zero-padded layer up to the rounding of float32",
+        columns,
+        tuple(rows),
+        "below",
     )
 
 
@@ -132,13 +135,14 @@ def _fastest(found: Sequence[Measurement]) -> Claim:
         method: mean([m.seconds for m in found if m.method == method])
         for method in dict.fromkeys(m.method for m in found)
     }
-    others = {method: s for method, s in seconds.items() if method not in ("delattre2023", OURS)}
-    text = ", ".join(f"{short(method)} {s:.3g}" for method, s in sorted(seconds.items(), key=lambda item: item[1]))
+    ours = seconds.pop(OURS, None)
+    text = ", ".join(f"{method} {s:.3g}" for method, s in sorted(seconds.items(), key=lambda item: item[1]))
+    aside = "" if ours is None else f" ({short(OURS)}, not compared: {ours:.3g})"
     return Claim(
-        "the paper's method is the fastest of those compared",
+        "the paper's method is the fastest of the published methods compared",
         "Figure 3",
-        f"mean seconds over all kernels: {text}",
-        seconds["delattre2023"] <= min(others.values()),
+        f"mean seconds over all kernels: {text}{aside}",
+        seconds["delattre2023"] <= min(seconds.values()),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from lipaudit.errors import LipauditError, UsageError, WeightsUnavailableError
 from lipaudit.experiments import memory_table, models, network_ratios, resnet18_layers, simulated_convolutions
@@ -91,11 +92,26 @@ def test_simulated_claims_come_out_both_ways() -> None:
     assert judge(-1, 1.02) == [False] * 6
 
 
+def test_the_fastest_is_sought_among_the_published_methods() -> None:
+    found = [
+        simulated(name, sweep, step, 1.0, seconds)
+        for sweep in ("kernel size", "input size")
+        for step in (1, 2)
+        for name, seconds in ((REFERENCE, 1.0), ("sedghi2019", 1.0), ("delattre2023", 0.5), (OURS, 0.1))
+    ]
+    fastest = simulated_claims(found)[-1]
+    assert fastest.holds
+    assert "of the published methods" in fastest.statement
+    assert fastest.measured.endswith("sedghi2019 1 (lipaudit, not compared: 0.1)")
+
+
 def test_figures_below_the_reference_are_counted() -> None:
     values = (1.5, 0.5, 0.7)
     found = [simulated("singla2021", "channels", 1, v, 0.1) for v in values]
     found += [simulated(REFERENCE, "channels", 1, 1.0, 0.1)]
-    assert below_table(found).rows == (("singla2021", 2, 3, -0.5),)
+    table = below_table(found)
+    assert table.rows == (("singla2021", 2, 3, -0.5),)
+    assert "up to the rounding of float32" in table.title
 
 
 def test_a_stride_can_be_ignored() -> None:
@@ -198,8 +214,14 @@ def test_resnet18_claims_come_out_both_ways() -> None:
     def judge(entry: resnet18_layers.Layer, comparable: bool = False) -> list[bool]:
         return [claim.holds for claim in resnet18_layers.claims([entry], comparable)]
 
-    assert judge(layer(singla2021=0.9)) == [True] * 4
-    assert judge(layer(delattre2023=0.9, **{OURS: 0.99})) == [False] * 4
+    assert judge(layer(singla2021=0.9)) == [True] * 5
+    assert judge(layer(delattre2023=0.9, **{OURS: 0.9})) == [False] * 5
+    _, _, above, close, _ = judge(layer(**{OURS: 1.06}))
+    assert (above, close) == (True, False)
+    _, _, above, close, _ = judge(layer(**{OURS: 0.99}))
+    assert (above, close) == (False, True)
+    _, _, above, close, _ = judge(layer(**{REFERENCE: 0.5, OURS: 1.001}))  # the layer itself has a stride
+    assert (above, close) == (True, False)
     paper = layer(delattre2023=15.92, sedghi2019=15.91, **{REFERENCE_STRIDE_1: 15.9})
     assert judge(paper, comparable=True)[-1]
     assert not judge(layer(), comparable=True)[-1]
@@ -269,6 +291,7 @@ def test_network_ratios_of_a_tiny_network(monkeypatch: pytest.MonkeyPatch) -> No
     for row in rows.values():
         assert row[3] == pytest.approx(10 ** (row[2] - rows[REFERENCE][2]), rel=0.05)
     assert rows[REFERENCE][3] == 1
+    assert found.tables[0].columns[4:6] == ("stride 1", "deviation (stride 1)")
     assert ("resnet18", "delattre2023", 1.47, 0.039) in found.tables[1].rows
     assert any("1 + Lip F" in note for note in found.notes)
 
@@ -373,14 +396,65 @@ def test_memory_table_at_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_claims_come_out_both_ways() -> None:
-    def judge(auto: float | None, explicit: float | None, one: float | None, apart: float) -> list[bool]:
+    def judge(auto: float | None, explicit: float | None, one: float | None, apart: float | None) -> list[bool]:
         rows = [("n", "autodiff", auto, 1.0), ("n", "explicit", explicit, 1.0), ("n", "one frequency", one, 1.0)]
-        return [claim.holds for claim in memory_table.claims(rows, apart)]
+        return [claim.holds for claim in memory_table.claims(rows, {"n": apart})]
 
     assert judge(10.0, 5.0, 1.0, 1e-6) == [True] * 3
     assert judge(None, 5.0, 1.0, 1e-6) == [True] * 3  # automatic differentiation ran out of memory
     assert judge(5.0, 10.0, 20.0, 1e-2) == [False] * 3
-    assert judge(None, None, None, 0.0)[:2] == [False, False]
+    assert judge(None, None, None, None) == [False] * 3
+    assert judge(10.0, 5.0, 1.0, math.inf) == [True, True, False]
+
+
+def test_gradients_that_are_not_finite_are_not_the_same() -> None:
+    one, nan = torch.ones(3), torch.tensor([1.0, torch.nan, 1.0])
+    assert memory_table.distance(one, one) == 0
+    assert memory_table.distance(2 * one, one) == pytest.approx(0.5)
+    assert memory_table.distance(0 * one, 0 * one) == 0
+    for first, second in ((one, nan), (nan, one), (nan, nan), (0 * one, one), (one / 0, one / 0)):
+        assert memory_table.distance(first, second) == math.inf
+
+
+@pytest.mark.parametrize(("broken", "holds"), [("nothing", True), ("NaN", False), ("memory", False)])
+def test_the_same_gradient_takes_two_ways_and_numbers(
+    monkeypatch: pytest.MonkeyPatch, broken: str, holds: bool
+) -> None:
+    ways: dict[str, memory_table.Bound] = dict(memory_table.WAYS)
+    if broken == "NaN":
+        ways["one frequency"] = lambda kernel, period: memory_table.explicit(kernel, period) * torch.nan
+    if broken == "memory":
+        counted = memory_table.peak_bytes
+        peaks = iter([True, False, False])
+        monkeypatch.setattr(memory_table, "peak_bytes", lambda f, device: counted(f, device) if next(peaks) else None)
+    monkeypatch.setattr(memory_table, "WAYS", ways)
+    monkeypatch.setattr(memory_table, "network_layers", lambda name, size, request: small_layers())
+    found = memory_table.run(Request(), ("resnet18",), 32)
+    assert found.claims[2].holds == holds
+    if broken == "memory":
+        assert [row[3] is None for row in found.tables[0].rows] == [False, True, True]
+        assert "fewer than two" in found.claims[2].measured
+
+
+def test_seconds_are_those_of_a_warm_run_that_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def bound(kernel: torch.Tensor, period: tuple[int, int]) -> torch.Tensor:
+        calls.append("counted" if isinstance(_get_current_dispatch_mode(), LiveBytes) else "plain")
+        return kernel.sum()
+
+    def clock(function: Callable[[], object], device: torch.device) -> tuple[object, float]:
+        calls.append("start")
+        value = function()
+        calls.append("stop")
+        return value, 1.5
+
+    monkeypatch.setattr(memory_table, "timed", clock)
+    monkeypatch.setattr(memory_table, "WAYS", {"autodiff": bound, "explicit": bound, "one frequency": bound})
+    monkeypatch.setattr(memory_table, "network_layers", lambda name, size, request: small_layers()[:1])
+    found = memory_table.run(Request(), ("resnet18",), 32)
+    assert calls == ["counted", "start", "plain", "stop"] * 3
+    assert [row[3] for row in found.tables[0].rows] == [1.5] * 3
 
 
 def test_the_network_of_the_memory_table() -> None:
