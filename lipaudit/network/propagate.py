@@ -134,8 +134,12 @@ def _worst(statuses: list[Status]) -> Status:
 def _combine(effect: Effect, node: Node, values: Mapping[str, Value]) -> Value:
     before = [values[ref.name] for ref in node.refs]
     if effect.status is Status.FINITE:
-        # an input that the operation does not read (factor 0: shapes, types) cannot spoil it
-        read = [v for v, c in zip(before, effect.factors, strict=True) if c.log_upper != -math.inf]
+        # an input that the operation does not read (factor 0: shapes, types) cannot spoil it; an estimate of 0 reads it
+        read = [
+            v
+            for v, c in zip(before, effect.factors, strict=True)
+            if c.log_upper != -math.inf or c.rigor is Rigor.ESTIMATE
+        ]
         status = _worst([v.status for v in read])
     else:
         status = _worst([effect.status, *(v.status for v in before)])

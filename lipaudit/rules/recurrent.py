@@ -247,9 +247,11 @@ def _recurrence(length: int, step: Step) -> Blocks:
     for position, state in enumerate(states):
         h[length + position], c[length + position] = start[state]
     total = torch.full((size,), -math.inf, dtype=torch.float64)
-    top = 1.0
+    top, rigor = 1.0, Rigor.CERTIFIED
     for t in range(length):
-        keep, cell_x, cell_h, out_cell, out_x, out_h = (b.log_upper for b in step(t))
+        bounds = step(t)
+        rigor = Rigor.weakest((rigor, *(b.rigor for b in bounds)))
+        keep, cell_x, cell_h, out_cell, out_x, out_h = (b.log_upper for b in bounds)
         here = torch.full((size,), -math.inf, dtype=torch.float64)
         here[t] = 0.0
         new = _sum(c + keep, h + cell_h, here + cell_x)
@@ -259,7 +261,7 @@ def _recurrence(length: int, step: Step) -> Blocks:
             finite = vector[torch.isfinite(vector)]
             top = max(top, float(finite.abs().max())) if len(finite) else top
     margin = 64 * (length + size + 4) * 2.0**-53 * (top + 2)
-    return tuple(_grouped(v, length, states, margin) for v in (total, 2 * h, 2 * c))
+    return tuple(_grouped(v, length, states, margin, rigor) for v in (total, 2 * h, 2 * c))
 
 
 def _sum(*logs: torch.Tensor) -> torch.Tensor:
@@ -269,7 +271,9 @@ def _sum(*logs: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def _grouped(squares: torch.Tensor, length: int, states: Sequence[str], margin: float) -> dict[str, Bracket]:
+def _grouped(
+    squares: torch.Tensor, length: int, states: Sequence[str], margin: float, rigor: Rigor
+) -> dict[str, Bracket]:
     logs = {"x": float(torch.logsumexp(squares[:length], 0))}
     logs |= {state: float(squares[length + position]) for position, state in enumerate(states)}
-    return {key: Bracket(-math.inf, log / 2 + margin if log > -math.inf else log) for key, log in logs.items()}
+    return {key: Bracket(-math.inf, log / 2 + margin if log > -math.inf else log, rigor) for key, log in logs.items()}

@@ -13,6 +13,7 @@ import lipaudit
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
 from lipaudit.network.propagate import propagate
 from lipaudit.rules.registry import Combination, Effect, Status
+from lipaudit.spectral.bracket import Bracket, Rigor
 
 INFO = TensorInfo((1, 2), torch.float32)
 
@@ -118,3 +119,10 @@ def test_bound_holds_between_sampled_inputs_and_for_jacobians(seed: int) -> None
         jacobian = torch.autograd.functional.jacobian(lambda t: torch.cat([o.flatten() for o in net(t)]), x)
         assert float(torch.linalg.matrix_norm(jacobian.flatten(1), 2)) <= limit
     assert all(row.share is not None and math.isfinite(row.share) for row in report.layers)
+
+
+def test_an_estimate_of_zero_does_not_hide_what_it_multiplies() -> None:
+    g = graph({"jump": ("x",), "zero": ("jump",)}, ("zero",))
+    for rigor, status in ((Rigor.ESTIMATE, Status.UNBOUNDED), (Rigor.CERTIFIED, Status.FINITE)):
+        zero = Effect.stretch(Bracket(-math.inf, -math.inf, rigor))
+        assert propagate(g, {"jump": Effect.unbounded("it jumps"), "zero": zero}).network.status is status

@@ -1,0 +1,61 @@
+"""What rests on an estimated norm is an estimate, in every rule that asks for norms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+
+import lipaudit.rules  # noqa: F401  registers the rules
+from lipaudit.rules.registry import Settings, Status, apply_rule
+from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.convolution import ConvolutionNorm
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.norms import CertifiedNorms
+from tests.rules.cases import Case, all_cases
+
+CASES = [case for case in all_cases() if case.status is Status.FINITE]
+
+
+class EstimatedNorms(CertifiedNorms):
+    """Certified figures that pose as estimates, and how many were asked for."""
+
+    asked = 0
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        type(self).asked += 1
+        found = super().convolution(convolution).bracket
+        return ConvolutionNorm(Bracket(found.log_lower, found.log_upper, Rigor.ESTIMATE), "")
+
+    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
+        type(self).asked += 1
+        found = super().matrices(matrices)
+        return Bracket(found.log_lower, found.log_upper, Rigor.ESTIMATE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_estimated_norms_make_estimates(case: Case) -> None:
+    node = case.build().node
+    before = EstimatedNorms.asked
+    effect = apply_rule(node, Settings(EstimatedNorms()))
+    if EstimatedNorms.asked == before:
+        assert effect.rigor is not Rigor.ESTIMATE
+    else:
+        assert effect.rigor is Rigor.ESTIMATE
+
+
+def test_rules_do_ask_for_norms() -> None:
+    kinds = set()
+    for case in CASES:
+        before = EstimatedNorms.asked
+        apply_rule(case.build().node, Settings(EstimatedNorms()))
+        if EstimatedNorms.asked > before:
+            kinds.add(case.op)
+    assert {
+        "aten.lstm.input",
+        "aten.gru.input",
+        "aten.linear.default",
+        "aten.conv2d.default",
+        "aten.bmm.default",
+    } <= kinds
