@@ -40,6 +40,7 @@ from lipaudit.opening import (
 )
 from lipaudit.report.assemble import domain_record, layer_records, network_record
 from lipaudit.report.comparison import Comparison, ComparisonSettings, layer_comparisons, method_comparisons
+from lipaudit.report.methods import is_refuted
 from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
@@ -73,9 +74,10 @@ def audit(
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
 
     The bound is sup ||f(x) - f(y)|| / ||x - y|| over all inputs x != y of the domain, l2 norms over all elements of one sample,
-    for f in eval mode. Certified: it holds for the real-arithmetic function that the stored weights define. Networks that
-    multiply data-dependent tensors (attention, gating) have bounds of rigor ``numerical``: theorems too, up to the rounding of
-    the values that were computed at the centre of the domain.
+    for f in eval mode. With the default method it is certified: it holds for the real-arithmetic function that the stored weights
+    define. Networks that multiply data-dependent tensors (attention, gating) have bounds of rigor ``numerical``: theorems too,
+    up to the rounding of the values that were computed at the centre of the domain. With a published ``method`` a figure is at
+    best ``numerical``, and often an ``estimate``, which is no bound.
 
     Args:
         model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
@@ -96,8 +98,10 @@ def audit(
         mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not
             known.
         method: how the norms of convolutions and matrices are found: "gram" (certified) or the name of a published method
-            (``lipaudit.spectral.published``), whose figures may be estimates; those stand in fields named so.
-        iterations: iterations or samples of the method, for those that have any; default: its paper's own number.
+            (``lipaudit methods`` lists them), whose figures are ``numerical`` at best and may be estimates; those stand in
+            fields named so.
+        iterations: iterations or samples of the method, for those that have any; default: the number that
+            ``lipaudit methods`` shows.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -185,7 +189,7 @@ def audit(
 def compare(
     model: nn.Module | str,
     *,
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     input_shape: InputShape | None = None,
     weights: str | None = None,
     arch: str | None = None,
@@ -203,8 +207,9 @@ def compare(
 
     Args:
         model, input_shape, weights, arch, device, tol, seed: as for :func:`audit`; ``tol`` is that of the certified bounds.
-        methods: names of ``lipaudit.spectral.published``; default: every method.
-        iterations: iterations or samples, for the methods that have any; default: each paper's own number.
+        methods: names as ``lipaudit methods`` lists them, in a sequence or as ``--methods`` takes them; default: every method.
+        iterations: iterations or samples, for the methods that have any; default: the number that ``lipaudit methods`` shows
+            for each.
         time_limit: seconds per method after which it measures nothing more, None for none. What has begun is finished.
         progress: called as progress(done, total, what) before each measurement.
 
@@ -280,6 +285,6 @@ def _weighed(network: NetworkRecord, lower: float | None) -> list[str]:
             f"a Jacobian of norm {lower:.6g} was found above the upper bound {network.upper_bound:.6g}: lipaudit or the "
             "captured graph is wrong, and no figure of this audit can be trusted; please report the model"
         )
-    if network.estimate is not None and lower > network.estimate * 1.01:
+    if is_refuted(network):
         return ["The estimate lies below a Jacobian norm that was found: it is too small."]
     return []

@@ -3,7 +3,7 @@
 Nothing here imports torch before a model is audited, so that help is instant.
 
 Exit codes: 0 done; 1 a gate is exceeded; 2 usage; 3 a model cannot be loaded or captured; 4 ``--strict`` and something
-is unsupported or unbounded; 70 a defect of lipaudit; 130 interrupted.
+is unsupported, unbounded or an estimate; 70 a defect of lipaudit; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from lipaudit.errors import ModelNotFoundError, OutputError, UsageError
 from lipaudit.options import (
     State,
     audit_options,
+    check_domain,
+    check_method,
     compare_options,
     debug_option,
     device_option,
+    input_shape,
     seed_option,
     weights_option,
 )
@@ -57,6 +60,7 @@ Examples:
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
+  lipaudit methods
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
   lipaudit reproduce spectral-table
 
@@ -66,7 +70,7 @@ Exit codes:
   1    a gate is exceeded (--max-log10-bound)
   2    the request is wrong
   3    a model cannot be loaded or captured
-  4    --strict, and something is unsupported or unbounded
+  4    --strict, and something is unsupported, unbounded or an estimate
   70   a defect of lipaudit (--debug shows the traceback)
   130  interrupted
 """
@@ -154,13 +158,13 @@ def audit(
     debug: bool = ctx.find_root().obj.debug
     if gate is not None and options["structure"]:
         raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
-    _check_domain(options)
-    _check_method(options)
+    check_domain(options)
+    check_method(options)
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
         check_writable(file)
-    options["input_shape"] = _input_shape(inputs)
+    options["input_shape"] = input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
     if file:
         check_no_model(file, [*specs, options["weights"] or "", options["around"] or ""])
@@ -202,7 +206,10 @@ def compare(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Compare published methods on every layer of MODEL with certified bounds of the layer's norm."""
+    """Compare published methods on every layer of MODEL with certified bounds of the layer's norm.
+
+    `lipaudit methods` lists the methods.
+    """
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
@@ -210,7 +217,7 @@ def compare(
     if file:
         check_writable(file)
         check_no_model(file, [model, options["weights"] or ""])
-    options["input_shape"] = _input_shape(inputs)
+    options["input_shape"] = input_shape(inputs)
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
@@ -297,9 +304,29 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
     return 0
 
 
+_list_format = click.option(
+    "--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True
+)
+
+
+@cli.command("methods")
+@click.argument("pattern", default="*")
+@_list_format
+@debug_option
+@click.pass_context
+def list_methods(ctx: click.Context, /, pattern: str, form: str) -> int:
+    """List the methods for --method and compare, what each computes and what its figure is worth ('sedghi*')."""
+    with shielded(ctx.find_root().obj.debug):
+        from lipaudit.report.method_list import find_methods, render
+
+        text = render(find_methods(pattern), form)
+    emit(text)
+    return 0
+
+
 @cli.command("rules")
 @click.argument("pattern", default="*")
-@click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True)
+@_list_format
 @debug_option
 @click.pass_context
 def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
@@ -362,38 +389,3 @@ def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
         say(f"lipaudit: strict: {report.model.spec}: {problem}")
         code = 4
     return code
-
-
-def _check_domain(options: dict[str, Any]) -> None:
-    """Refuse what does not go together before any model is loaded."""
-    if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
-        return
-    from lipaudit.frontends.domains import DomainRequest, check_normalisation
-
-    DomainRequest(options["domain"], options["around"], options["radius"])
-    check_normalisation(options["mean"], options["std"])
-
-
-def _check_method(options: dict[str, Any]) -> None:
-    """Refuse an unknown method, or what does not go with it, before any model is loaded."""
-    if options["method"] == "gram" and options["iterations"] is None:
-        return
-    if options["structure"]:
-        raise UsageError("--structure computes no norms: leave out --method and --iterations")
-    from lipaudit.frontends.methods import find_requested
-
-    find_requested(options["method"], options["iterations"])
-
-
-def _input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
-    if not texts:
-        return None
-    from lipaudit.frontends.spec import parse_input
-
-    shapes = [parse_input(text) for text in texts]
-    if len(shapes) == 1 and not shapes[0][0]:
-        return shapes[0][1]
-    names = [name for name, _ in shapes]
-    if not all(names) or len(set(names)) < len(names):
-        raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
-    return dict(shapes)

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from lipaudit.errors import UsageError
+
 Command = Callable[..., Any]
 
 
@@ -137,14 +139,15 @@ _AUDIT = (
         metavar="NAME",
         default="gram",
         show_default=True,
-        help="How the norms of convolutions and matrices are found: gram is certified; a published method (sedghi2019, ...) may "
-        "give estimates, which are marked and pass no gate.",
+        help="How the norms of convolutions and matrices are found: gram is certified; a published method (sedghi2019, ...) "
+        "gives at best bounds without a margin for rounding, and often estimates, which are marked and fail --max-log10-bound "
+        "and --strict. `lipaudit methods` lists them.",
     ),
     click.option(
         "--iterations",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Iterations or samples of a published method that has any. Default: its paper's own number.",
+        help="Iterations or samples of a published method that has any. Default: see `lipaudit methods`.",
     ),
     click.option(
         "--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound."
@@ -174,7 +177,11 @@ _AUDIT = (
         help="Sum rows deeper than this many path components (between '.' or '/') into one.",
     ),
     click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
-    click.option("--strict", is_flag=True, help="End with 4 if anything is unsupported or unbounded over the domain."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="End with 4 if anything is unsupported or unbounded over the domain, or an estimate (see --method).",
+    ),
     click.option(
         "--max-log10-bound",
         "gate",
@@ -190,7 +197,7 @@ _COMPARE = (
         "--methods",
         metavar="A,B,...",
         callback=_listed,
-        help="Methods to compare, by name. Default: every method.",
+        help="Methods to compare, by name (`lipaudit methods` lists them). Default: every method.",
     ),
     input_option,
     weights_option,
@@ -209,7 +216,7 @@ _COMPARE = (
         "--iterations",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Iterations or samples of the methods that have any. Default: each paper's own number.",
+        help="Iterations or samples of the methods that have any. Default: see `lipaudit methods`.",
     ),
     click.option(
         "--time-limit",
@@ -251,3 +258,39 @@ def _all(options: tuple[Callable[[Command], Command], ...], function: Command) -
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def check_domain(options: dict[str, Any]) -> None:
+    """Refuse what does not go together before any model is loaded."""
+    if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
+        return
+    from lipaudit.frontends.domains import DomainRequest, check_normalisation
+
+    DomainRequest(options["domain"], options["around"], options["radius"])
+    check_normalisation(options["mean"], options["std"])
+
+
+def check_method(options: dict[str, Any]) -> None:
+    """Refuse an unknown method, or what does not go with it, before any model is loaded."""
+    if options["method"] == "gram" and options["iterations"] is None:
+        return
+    if options["structure"]:
+        raise UsageError("--structure computes no norms: leave out --method and --iterations")
+    from lipaudit.frontends.methods import find_requested
+
+    find_requested(options["method"], options["iterations"])
+
+
+def input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
+    """What ``--input`` says, once or several times."""
+    if not texts:
+        return None
+    from lipaudit.frontends.spec import parse_input
+
+    shapes = [parse_input(text) for text in texts]
+    if len(shapes) == 1 and not shapes[0][0]:
+        return shapes[0][1]
+    names = [name for name, _ in shapes]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
+    return dict(shapes)

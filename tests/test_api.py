@@ -253,7 +253,7 @@ def test_the_figures_of_a_method_without_a_theorem_are_estimates_everywhere(name
     check_estimate(report)
     assert " at most " not in str(report).split("Scope")[0]
     assert gate_problem(report, 1e9).endswith("an estimate is no bound")
-    assert strict_problem(report) == ""
+    assert "the network's figure is an estimate (sedghi2019): " in strict_problem(report)
     assert (report.settings.method, report.settings.iterations) == ("sedghi2019", None)
 
 
@@ -324,6 +324,26 @@ def test_a_layer_for_which_a_method_is_not_defined_is_unsupported() -> None:
     assert report.network.status == report.layers[-1].status == "unsupported"
     assert "sedghi2019 is not defined for reflect padding" in report.layers[-1].reason
     assert report.network.estimate is report.network.upper_bound is None
+    said = " ".join(str(report).split())
+    assert "because sedghi2019 is not defined for 1 operation." in said
+    assert "Choose --method gram, or another method that is defined there" in said
+    assert "Write the model" not in said
+
+
+def test_too_few_samples_are_no_missing_rule_either() -> None:
+    report = lipaudit.audit(nn.Conv2d(1, 1, 3, padding=1), input_shape=(1, 5, 5), method="araujo2021", iterations=2)
+    assert "take at least 3" in report.layers[-1].reason
+    assert "araujo2021 is not defined for 1 operation" in " ".join(str(report).split())
+
+
+def test_an_estimate_below_a_jacobian_is_said_to_be_too_small_at_the_headline() -> None:
+    net = nn.Conv2d(1, 1, 3, padding=1, bias=False)
+    net.weight.data.fill_(1.0)  # the reshaped kernel has norm 3, the convolution nearly 9
+    report = lipaudit.audit(net, input_shape=(1, 8, 8), method="miyato2018", lower_bound=True)
+    assert report.network.estimate == pytest.approx(3.0)
+    assert report.network.lower_bound > 6
+    assert "not a bound, and too small: " in " ".join(str(report).split("Scope")[0].split())
+    assert any("too small" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

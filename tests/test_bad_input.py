@@ -152,6 +152,13 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (given("nowhere.onnx", "--iterations", "9"), 2, ["gram has no iterations"]),
         (given("nowhere.onnx", "--method", "ryu2019", "--structure"), 2, ["--structure", "--method"]),
         (given("compare", "nowhere.onnx", "--methods", "sedghi2018"), 2, ["sedghi2018"]),
+        (
+            given("compare", "nowhere.onnx", "--methods", "ryu2019,ryu2019"),
+            2,
+            ["methods (--methods) takes each name once"],
+        ),
+        (given("compare", "nowhere.onnx", "--methods", ""), 2, ["no method ''"]),
+        (given("methods", "sedghi2018"), 2, ["no method matches 'sedghi2018'"]),
         (given("compare", "nowhere.onnx"), 3, ["nowhere.onnx"]),
         (given(), 2, []),
     ],

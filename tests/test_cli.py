@@ -427,6 +427,27 @@ def test_rules_are_listed_by_pattern_and_format(capsys: pytest.CaptureFixture[st
     assert err.startswith("lipaudit: error: no rule and no operation matches 'no such operation'")
 
 
+def test_methods_are_listed_by_pattern_and_format(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    assert "\nsedghi2019\n  computes    singular value decomposition" in capsys.readouterr().out
+    assert main(["methods", "ryu", "--format", "json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["method"], entry["default_iterations"]) == ("ryu2019", 100)
+    assert main(["methods", "nobody*", "--format", "markdown"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("lipaudit: error: no method matches 'nobody*'")
+
+
+@pytest.mark.parametrize("verb", ["audit", "compare"])
+def test_help_says_where_methods_and_their_defaults_are_listed(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "`lipaudit methods` lists them" in out
+    assert "Default: see `lipaudit methods`" in out
+    assert "own number" not in out
+
+
 def test_schema_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out) == load_schema()
@@ -447,9 +468,11 @@ def test_help_names_the_verbs_examples_and_exit_codes(capsys: pytest.CaptureFixt
             "audit ",
             "compare ",
             "list ",
+            "methods ",
             "rules ",
             "schema ",
             "lipaudit resnet50 --input 224",
+            "4    --strict, and something is unsupported, unbounded or an estimate",
             "130  interrupted",
         )
     )
@@ -523,12 +546,13 @@ def test_control_c_leaves_no_file(tmp_path: Path) -> None:
 
 def test_an_estimate_says_so_first_and_passes_no_gate(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     stage.outcomes["net"] = fakes.estimate("ryu2019")
-    assert main(["net", "--method", "ryu2019", "--iterations", "9", "--max-log10-bound", "99", "--strict"]) == 1
+    assert main(["net", "--method", "ryu2019", "--iterations", "9", "--max-log10-bound", "99", "--strict"]) == 4
     out, err = capsys.readouterr()
     assert out.startswith("ESTIMATE (ryu2019): ")
     assert " at most " not in out.split("Scope")[0].split("Result")[1]
     assert "an estimate is no bound" in err
-    assert "strict" not in err
+    assert "lipaudit: strict: net: the network's figure is an estimate (ryu2019): conv1, " in err
+    assert "an estimate is no bound: choose --method gram" in err
     assert (stage.calls[0][1]["method"], stage.calls[0][1]["iterations"]) == ("ryu2019", 9)
 
 

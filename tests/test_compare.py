@@ -69,7 +69,7 @@ def test_a_figure_below_the_true_norm_is_marked_and_one_above_is_not() -> None:
     assert found.methods[0].worst_shortfall == sedghi.shortfall
     text = str(found)
     assert "~3!" in text
-    assert text.count("!") == 2  # the cell and the legend
+    assert text.split("lower, upper:")[0].count("!") == 1
     assert "-7.6%" in text
 
 
@@ -85,7 +85,7 @@ def test_figures_equal_those_that_the_methods_give_alone() -> None:
         assert only(found, name).figure == pytest.approx(measure(method, operator, options).upper, rel=1e-12)
         assert record.iterations == options.iterations
         assert record.network_figure == pytest.approx(only(found, name).figure, rel=1e-12)
-        assert record.ratio == pytest.approx(record.network_figure / only(found, "ryu2019").figure)
+        assert record.ratio_to_ryu2019 == pytest.approx(record.network_figure / only(found, "ryu2019").figure)
 
 
 def test_the_sample_model_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_the_sample_model_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert err == ""
-    assert (document["kind"], document["tool"]["name"]) == ("comparison", "lipaudit")
+    assert (document["kind"], document["tool"]["name"], document["schema_version"]) == ("comparison", "lipaudit", "1.0")
     assert document["settings"]["time_limit"] == 60.0
     audited = {row.name: row for row in lipaudit.audit(SAMPLE).layers}
     assert [layer["name"] for layer in document["layers"]] == [n for n, row in audited.items() if row.weight_shape]
@@ -112,14 +112,16 @@ def test_the_sample_model_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     for record in document["methods"]:
         figures = [f for layer in document["layers"] for f in layer["figures"] if f["method"] == record["name"]]
         assert record["violations"] == sum(f["below_lower_bound"] for f in figures)
+        near = [f for f in figures if f["below_lower_bound"] and f["shortfall"] < 1e-6]
+        assert record["violations_in_last_digits"] == len(near)
         assert record["measured"] == len(figures) == len(document["layers"])
         assert record["network_rigor"] == "estimate"
         by_audit = lipaudit.audit(SAMPLE, method=record["name"]).network
         assert by_audit.upper_bound is None
         assert by_audit.estimate == pytest.approx(record["network_figure"])
     sedghi, ryu, miyato = document["methods"]
-    assert (ryu["ratio"], miyato["violations"]) == (1.0, len(document["layers"]))
-    assert sedghi["ratio"] == pytest.approx(sedghi["network_figure"] / ryu["network_figure"])
+    assert (ryu["ratio_to_ryu2019"], miyato["violations"]) == (1.0, len(document["layers"]))
+    assert sedghi["ratio_to_ryu2019"] == pytest.approx(sedghi["network_figure"] / ryu["network_figure"])
 
 
 def test_every_registered_method_fits_the_tables() -> None:
@@ -146,7 +148,8 @@ def test_markdown_and_tsv_hold_every_figure() -> None:
     assert float(rows[0]["figure"]) == only(found, "sedghi2019").figure
     assert (rows[0]["below_lower_bound"], rows[0]["rigor"], rows[0]["outcome"]) == ("true", "estimate", "measured")
     assert float(rows[3]["figure"]) == found.methods[0].network_figure
-    assert rows[3]["outcome"] == "finite"
+    assert (rows[3]["outcome"], rows[3]["network_status"], rows[3]["violations"]) == ("", "finite", "1")
+    assert float(rows[3]["ratio_to_ryu2019"]) == found.methods[0].ratio_to_ryu2019
 
 
 @pytest.fixture
@@ -208,7 +211,7 @@ def test_constants_beyond_floats_are_kept_as_logarithms(registered: dict[str, Me
     record = only(found, "huge2030")
     assert (record.figure, record.rigor) == (None, "numerical")
     assert record.log10_figure == pytest.approx(1000 / math.log(10), rel=1e-3)
-    assert found.methods[0].ratio is None
+    assert found.methods[0].ratio_to_ryu2019 is None
     assert "10^434." in str(found)
     json.loads(found.to_json())
 
@@ -217,7 +220,7 @@ def test_constants_beyond_floats_are_kept_as_logarithms(registered: dict[str, Me
     ("options", "words"),
     [
         (["--methods", "sedghi2018"], ["no method 'sedghi2018'", "sedghi2019"]),
-        (["--methods", "sedghi2019,sedghi2019"], ["different names"]),
+        (["--methods", "sedghi2019,sedghi2019"], ["methods (--methods) takes each name once"]),
         (["--methods", "sedghi2019", "--iterations", "5"], ["none of the methods has iterations"]),
         (["--iterations", "0"], ["--iterations"]),
         (["--time-limit", "0"], ["--time-limit"]),
@@ -241,6 +244,41 @@ def test_a_model_that_is_not_there_ends_with_3(capsys: pytest.CaptureFixture[str
     assert main(["compare", "no-such-model.onnx"]) == 3
     assert "no-such-model.onnx" in capsys.readouterr().err
     assert main(["compare"]) == 2
+
+
+def test_python_takes_one_name_and_refuses_none(capsys: pytest.CaptureFixture[str]) -> None:
+    found = lipaudit.compare(difference(), methods="ryu2019", input_shape=(1, 3, 3))
+    assert [m.name for m in found.methods] == ["ryu2019"]
+    with pytest.raises(UsageError, match=r"^methods \(--methods\) is empty"):
+        lipaudit.compare(difference(), methods=[], input_shape=(1, 3, 3))
+
+
+def test_gram_may_be_numerical_for_a_network_and_is_certified_for_its_layers() -> None:
+    class Gate(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.tanh(self.inner(x))
+            return y * y
+
+    found = lipaudit.compare(Gate(), methods="gram", input_shape=(1, 4))
+    assert only(found, "gram").rigor == "certified"
+    assert found.methods[0].network_rigor == "numerical"
+
+
+def test_an_unmarked_figure_of_a_strided_layer_may_be_far_above_its_norm() -> None:
+    """The example of docs/compare.md: two taps (1, 1) on a circle, at stride 2."""
+    layer = Convolution(torch.ones(1, 1, 2), (6,), (2,), ((0, 1),), (1,), padding_mode="circular")
+    rows = torch.zeros(3, 6, dtype=torch.float64)
+    for i in range(3):
+        rows[i, 2 * i] = rows[i, 2 * i + 1] = 1.0
+    assert float(torch.linalg.matrix_norm(rows, 2)) == pytest.approx(math.sqrt(2))
+    for name in ("sedghi2019", "bibi2019"):
+        found = measure(find_method(name), layer)
+        assert (found.upper, found.rigor) == (pytest.approx(2.0), Rigor.NUMERICAL)
+        assert "stride is ignored" in find_method(name).claim
 
 
 def test_python_refuses_a_time_limit_that_is_none() -> None:
@@ -290,7 +328,7 @@ def test_the_documented_figures_are_those_of_today() -> None:
         if block.startswith("layer "):
             heads, _, *rows = [line.split() for line in block.splitlines()]
             for i, name in enumerate(heads[1:], start=1):
-                documented[name] = [float(row[i].strip("~!")) for row in rows]
+                documented[name] = [float(row[i].strip("~!<")) for row in rows]
     names = [name for name in documented if name not in ("lower", "upper", slow)]
     assert {*names, slow} == {m.name for m in registry.all_methods()}
     found = lipaudit.compare(SAMPLE, methods=names)

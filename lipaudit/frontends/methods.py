@@ -45,19 +45,28 @@ def check_iterations(iterations: int | None) -> None:
         raise UsageError(f"iterations (--iterations) are a whole number of at least 1, not {iterations!r}")
 
 
-def find_compared(names: Sequence[str] | None, iterations: int | None = None) -> tuple[Method, ...]:
-    """The registered methods of those names, in their order; every one for None.
+def find_compared(names: str | Sequence[str] | None, iterations: int | None = None) -> tuple[Method, ...]:
+    """The registered methods of those names, in their order; every one for None. A text has names separated by commas.
 
     Raises:
-        UsageError: if a name is unknown or occurs twice, or ``iterations`` are given and no method has any.
+        UsageError: if a name is unknown or occurs twice, there is none, or ``iterations`` are given and no method has any.
+
+    >>> [method.name for method in find_compared("ryu2019")]
+    ['ryu2019']
     """
     check_iterations(iterations)
     known = {method.name: method for method in all_methods()}
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
     for name in names or ():
         if name not in known:
             raise UsageError(f"there is no method {name!r}; choose from {', '.join(known)}")
-    if names is not None and (not names or len(set(names)) < len(names)):
-        raise UsageError(f"--methods needs different names, not {','.join(names)!r}; choose from {', '.join(known)}")
+    if names is not None and not names:
+        raise UsageError(
+            f"methods (--methods) is empty: leave it out for every method, or choose from {', '.join(known)}"
+        )
+    if names is not None and len(set(names)) < len(names):
+        raise UsageError(f"methods (--methods) takes each name once, not {','.join(names)!r}")
     chosen = tuple(known.values() if names is None else (known[name] for name in names))
     if iterations is not None and all(method.iterations is None for method in chosen):
         raise UsageError("none of the methods has iterations or samples to choose: leave out iterations (--iterations)")

@@ -16,6 +16,9 @@ from lipaudit.rules.registry import Status
 from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
 
 _LOG10 = math.log(10)
+SCHEMA_VERSION = "1.0"  # of the JSON of comparisons, which is a format of its own beside that of reports
+# a figure that misses the certified lower bound by less than this part of it has not converged to its last digits
+LAST_DIGITS = 1e-6
 REFERENCE = "ryu2019"  # whose network figure the others are divided by, as in Table 2 of the paper on Gram iteration
 
 
@@ -37,6 +40,11 @@ class FigureRecord:
     shortfall: float | None = None
     seconds: float = 0.0
     reason: str = ""
+
+    @property
+    def in_last_digits(self) -> bool:
+        """Whether the figure is below the certified lower bound, but by less than a millionth of it."""
+        return self.shortfall is not None and self.shortfall < LAST_DIGITS
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,10 @@ class MethodComparison:
     """One method on the whole network.
 
     ``seconds`` is the time of all its norms, ``violations`` counts the layers for which its figure is below the certified lower
-    bound, ``worst_shortfall`` is the largest part missed. ``network_status`` is ``finite``, ``unbounded``, ``unsupported``
-    (``reason`` says where there is no figure) or ``skipped``; the figure has the rigor ``network_rigor``.
-    ``ratio`` is the network's figure over that of ryu2019.
+    bound, ``violations_in_last_digits`` those of them that miss less than a millionth of it, ``worst_shortfall`` is the largest
+    part missed. ``network_status`` is ``finite``, ``unbounded``, ``unsupported`` (``reason`` says where there is no figure) or
+    ``skipped``; the figure has the rigor ``network_rigor``. ``ratio_to_ryu2019`` is the network's figure over that of ryu2019,
+    None where that one was not measured.
     """
 
     name: str
@@ -76,12 +85,13 @@ class MethodComparison:
     undefined: int
     skipped: int
     violations: int
+    violations_in_last_digits: int
     worst_shortfall: float | None
     network_status: str
     network_rigor: str | None = None
     network_figure: float | None = None
     log10_network_figure: float | None = None
-    ratio: float | None = None
+    ratio_to_ryu2019: float | None = None
     reason: str = ""
 
 
@@ -121,7 +131,8 @@ class Comparison:
         """The record as JSON text, field by field; what is not known is null, NaN and infinity are never written."""
         body = asdict(self)
         tool = {"name": "lipaudit", "version": body.pop("tool_version")}
-        return json.dumps({"kind": "comparison", "tool": tool, **body}, indent=indent, allow_nan=False)
+        head = {"kind": "comparison", "schema_version": SCHEMA_VERSION, "tool": tool}
+        return json.dumps({**head, **body}, indent=indent, allow_nan=False)
 
 
 def layer_comparisons(layers: Sequence[Layer], graph: Graph, names: Mapping[str, str]) -> tuple[LayerComparison, ...]:
@@ -217,12 +228,13 @@ def method_comparisons(
                 undefined=outcomes.count(Outcome.UNDEFINED.value),
                 skipped=outcomes.count(Outcome.SKIPPED.value),
                 violations=sum(figure.below_lower_bound for figure in figures),
+                violations_in_last_digits=sum(figure.in_last_digits for figure in figures),
                 worst_shortfall=max(missed, default=None),
                 network_status="skipped" if result.skipped else network.status.value,
                 network_rigor=network.rigor.value if finite else None,
                 network_figure=plain,
                 log10_network_figure=log10,
-                ratio=ratio,
+                ratio_to_ryu2019=ratio,
                 reason=reasons[0] + (f" and {len(reasons) - 1} more" if len(reasons) > 1 else "") if reasons else "",
             )
         )

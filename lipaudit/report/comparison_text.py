@@ -1,7 +1,7 @@
 """A comparison as text: a table for a terminal, Markdown, and tab-separated values.
 
 Methods that do not fit beside each other in 100 columns stand in further blocks below. ``~`` marks an estimate, ``!`` a figure below
-the certified lower bound of the layer.
+the certified lower bound of the layer, ``<`` one that is below it in its last digits only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lipaudit.report.display import (
     upper_bound_text,
 )
 from lipaudit.report.markdown import escape
+from lipaudit.report.methods import steps_text
 from lipaudit.report.shorten import shorten_paths
 from lipaudit.report.summary import title
 from lipaudit.report.table import WIDTH
@@ -24,6 +25,7 @@ from lipaudit.report.tsv import row
 
 _LAYER = 26
 _GAP = "  "
+_BELOW, _BARELY = "!", "<"
 Columns = dict[str, list[str]]
 
 
@@ -36,7 +38,9 @@ def table(found: Comparison) -> str:
         columns = {key: _with_room(cells) for key, cells in columns.items()}
         for block in _blocks({"layer": names, **fixed}, columns):
             lines += [*_laid_out(block), ""]
-    lines += ["Networks", "", *_laid_out(_summary(found)), ""]
+    lines += ["Networks", ""]
+    for block in _blocks({"method": [m.name for m in found.methods]}, _summary(found)):
+        lines += [*_laid_out(block), ""]
     for line in _explained(found):
         lines += _wrapped(line)
     return "\n".join(lines)
@@ -48,7 +52,8 @@ def markdown(found: Comparison) -> str:
     for head, fixed, columns in _parts(found):
         named = {"layer": [printable(layer.name) for layer in found.layers]}
         lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
-    lines += ["### Networks", "", *_marked_down(_summary(found)), ""]
+    methods = {"method": [m.name for m in found.methods]}
+    lines += ["### Networks", "", *_marked_down({**methods, **_summary(found)}), ""]
     lines += [f"- {escape(line)}" for line in _explained(found)]
     return "\n".join(lines)
 
@@ -68,23 +73,24 @@ _TSV = (
     ),
     *("figure", "log10_figure", "rigor", "below_lower_bound", "shortfall", "seconds", "reason"),
 )
+# columns that only rows of networks fill
+_TSV_NETWORK = ("network_status", "ratio_to_ryu2019", "violations", "violations_in_last_digits", "worst_shortfall")
 
 
 def tsv(found: Comparison) -> str:
     """One row per layer and method with raw numbers, then one per method with the network's figure and an empty layer."""
-    lines = ["\t".join(_TSV)]
+    lines = ["\t".join((*_TSV, *_TSV_NETWORK))]
     for layer in found.layers:
         place = (layer.name, layer.op, layer.weight_shape, layer.input_size, layer.details)
         for f in layer.figures:
             figure = (f.method, f.outcome, f.figure, f.log10_figure, f.rigor, str(f.below_lower_bound).lower())
-            last = (f.shortfall, f.seconds, f.reason)
+            last = (f.shortfall, f.seconds, f.reason, *(None for _ in _TSV_NETWORK))
             lines.append(row((found.model.spec, *place, layer.lower_bound, layer.upper_bound, *figure, *last)))
     for m in found.methods:
         figures = (m.network_figure, m.log10_network_figure, m.network_rigor)
         blank = (None,) * 7
-        lines.append(
-            row((found.model.spec, *blank, m.name, m.network_status, *figures, None, None, m.seconds, m.reason))
-        )
+        last = tuple(getattr(m, name) for name in _TSV_NETWORK)
+        lines.append(row((found.model.spec, *blank, m.name, None, *figures, None, None, m.seconds, m.reason, *last)))
     return "\n".join(lines)
 
 
@@ -117,7 +123,8 @@ def _cell(figure: FigureRecord, notes: Sequence[str]) -> str:
         return f"n/a [{notes.index(figure.reason) + 1}]"
     if figure.outcome == "skipped":
         return "skipped"
-    return _said(figure.figure, figure.log10_figure, figure.rigor) + ("!" if figure.below_lower_bound else "")
+    mark = "" if not figure.below_lower_bound else _BARELY if figure.in_last_digits else _BELOW
+    return _said(figure.figure, figure.log10_figure, figure.rigor) + mark
 
 
 def _said(value: float | None, log10: float | None, rigor: str | None) -> str:
@@ -132,13 +139,14 @@ def _notes(found: Comparison) -> list[str]:
 
 def _summary(found: Comparison) -> Columns:
     methods, layers = found.methods, len(found.layers)
-    ratios = {"/ ryu2019": [_ratio(m.ratio) for m in methods]} if any(m.name == REFERENCE for m in methods) else {}
+    beside = any(m.name == REFERENCE for m in methods)
+    ratios = {f"/ {REFERENCE}": [_ratio(m.ratio_to_ryu2019) for m in methods]} if beside else {}
     return {
-        "method": [m.name for m in methods],
         "network": [_network(m) for m in methods],
         **ratios,
         "rigor": [m.network_rigor or "" for m in methods],
-        "below lower": [f"{m.violations} of {m.measured}" for m in methods],
+        "below": [f"{m.violations} of {m.measured}" for m in methods],
+        "by <1e-6": [str(m.violations_in_last_digits) if m.violations else "" for m in methods],
         "worst": ["" if m.worst_shortfall is None else f"{-100 * m.worst_shortfall:.2g}%" for m in methods],
         "measured": [f"{m.measured} of {layers}" for m in methods],
         "seconds": [_seconds(m.seconds) for m in methods],
@@ -168,16 +176,22 @@ def _explained(found: Comparison) -> Iterable[str]:
         f"{found.settings.tolerance:g}); seconds under bounds: the time that they took."
     )
     yield (
-        "~ marks an estimate. A figure without it is an upper bound by the method's theorem, up to rounding (certified for gram). "
+        "~ marks an estimate. A figure without it is an upper bound by the method's theorem, up to rounding; what gram gives for a "
+        "layer is certified, rounding included. A bound may lie far above the norm, above all at strides, which most methods ignore. "
         "Bounds are rounded up, estimates to the nearest."
     )
     yield (
-        "! marks a figure below the certified lower bound: it is provably no upper bound of that layer. Methods that approach "
-        "the norm from below (power iteration on the operator) have not reached it there; for any other method its "
-        "assumption (circular padding, a full number of iterations) does not hold. worst: how far below, at most."
+        "! marks a figure below the certified lower bound: it is provably no upper bound of that layer. A power iteration comes "
+        "from below and may not have arrived, a figure for circular padding does not cover zero padding, and for the norm of a "
+        "reshaped kernel alone there is no theorem. An estimate without ! is no bound either; it is just not refuted."
     )
     yield (
-        "network: the whole network over all inputs, propagated from the method's figures; seconds: of all its norms."
+        "< marks a figure that is below it by less than a millionth: no bound either, but only not converged to the last digits. "
+        "below: how many figures have either mark; by <1e-6: how many of these have <; worst: how far below, at most."
+    )
+    yield (
+        "network: the whole network over all inputs, propagated from the method's figures, with the weakest rigor among its "
+        "parts: certified, numerical (up to rounding) or estimate; seconds: of all its norms."
     )
     for number, reason in enumerate(_notes(found), start=1):
         yield printable(f"n/a [{number}]: {reason}.")
@@ -189,7 +203,7 @@ def _explained(found: Comparison) -> Iterable[str]:
         if m.network_status in ("unbounded", "unsupported"):
             yield printable(f"{m.name}: no figure for the network, {m.network_status} at {m.reason}.")
     for m in found.methods:
-        steps = "" if m.iterations is None else f", {m.iterations} iterations or samples"
+        steps = "" if m.iterations is None else f", {steps_text(m.iterations)}"
         yield printable(f"{m.name}: {m.reference}{steps}; {m.claim}.")
     yield from map(printable, found.notes)
 
@@ -211,8 +225,9 @@ def _blocks(fixed: Columns, columns: Columns) -> Iterable[Columns]:
 
 def _with_room(cells: list[str]) -> list[str]:
     """Room for the mark behind the figures of a column in which one has it, so that digits stay below each other."""
-    marked = any(cell.endswith("!") for cell in cells)
-    return [cell if cell.endswith("!") or not marked else f"{cell} " for cell in cells]
+    marks = (_BELOW, _BARELY)
+    marked = any(cell.endswith(marks) for cell in cells)
+    return [cell if cell.endswith(marks) or not marked else f"{cell} " for cell in cells]
 
 
 def _width(key: str, cells: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lipaudit.report.domains import finite_elsewhere, may_be_finite_on_images, place
+from lipaudit.report.methods import has_estimates
 from lipaudit.report.record import AuditReport
 
 
@@ -27,13 +28,26 @@ def gate_problem(report: AuditReport, max_log10: float) -> str:
 
 
 def strict_problem(report: AuditReport) -> str:
-    """Which operations have no bound over the domain in force, with their places; empty where everything is finite."""
+    """Which operations have no bound over the domain in force, with their places; empty where every figure is a finite bound."""
     gaps = [f"{layer.name} ({layer.status})" for layer in report.layers if layer.status != "finite"]
-    if not gaps and report.network.status == "finite":
-        return ""
-    places = ", ".join(gaps[:5]) + (f" and {len(gaps) - 5} more" if len(gaps) > 5 else "")
-    found = f"the network is {report.network.status}{_over(report)}"
-    return found + (f"; without a bound: {places}" if places else "") + _hint(report)
+    problems = []
+    if gaps or report.network.status != "finite":
+        found = f"the network is {report.network.status}{_over(report)}"
+        problems.append(found + (f"; without a bound: {_listed(gaps)}" if gaps else "") + _hint(report))
+    if has_estimates(report):
+        problems.append(_estimates(report))
+    return "; ".join(problems)
+
+
+def _estimates(report: AuditReport) -> str:
+    rows = [layer.name for layer in report.layers if layer.rigor == "estimate"]
+    whose = "the network's figure is an estimate" if report.network.rigor == "estimate" else "figures are estimates"
+    places = f": {_listed(rows)}" if rows else ""
+    return f"{whose} ({report.settings.method}){places}; an estimate is no bound: choose --method gram"
+
+
+def _listed(places: list[str]) -> str:
+    return ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
 
 
 def _over(report: AuditReport) -> str:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from lipaudit.report.record import SettingsRecord
+from lipaudit.report.record import AuditReport, LayerRecord, NetworkRecord, SettingsRecord
+
+_BY_NORM = ("convolution", "dense")  # rules whose constant is a norm that the method finds
+# a Jacobian is computed in the network's own precision: a hair above a figure is its rounding
+_HAIR = 1.01
 
 
 def is_ours(settings: SettingsRecord) -> bool:
     """Whether the norms are lipaudit's own, certified ones."""
     return settings.method == SettingsRecord.method
+
+
+def steps_text(iterations: int) -> str:
+    """A number of iterations or samples in words.
+
+    >>> steps_text(1), steps_text(50)
+    ('1 iteration or sample', '50 iterations or samples')
+    """
+    return "1 iteration or sample" if iterations == 1 else f"{iterations} iterations or samples"
 
 
 def cited(settings: SettingsRecord) -> str:
@@ -22,6 +35,30 @@ def cited(settings: SettingsRecord) -> str:
 
     known = next((method for method in all_methods() if method.name == settings.method), None)
     source = f" ({known.reference})" if known is not None else ""
-    steps = f", {settings.iterations} iterations or samples" if settings.iterations is not None else ""
+    steps = f", {steps_text(settings.iterations)}" if settings.iterations is not None else ""
     claim = f"; {known.claim}" if known is not None else ""
     return f"{settings.method}{source}{steps}{claim}"
+
+
+def is_undefined(report: AuditReport, layer: LayerRecord) -> bool:
+    """Whether a row has no figure only because the published method has none for it: lipaudit has a rule for the operation."""
+    if is_ours(report.settings) or layer.status != "unsupported":
+        return False
+    weighed = layer.weight_shape is not None and layer.rule in _BY_NORM
+    return weighed or layer.reason.startswith(f"{report.settings.method} ")
+
+
+def has_estimates(report: AuditReport) -> bool:
+    """Whether the network's figure or one of the rows' is an estimate."""
+    return "estimate" in (report.network.rigor, *(layer.rigor for layer in report.layers))
+
+
+def is_refuted(network: NetworkRecord) -> bool:
+    """Whether the network's figure is an estimate below a Jacobian norm that was found, and so too small.
+
+    >>> is_refuted(NetworkRecord("finite", "estimate", estimate=2.0, lower_bound=2.1))
+    True
+    """
+    if network.estimate is None or network.lower_bound is None:
+        return False
+    return network.lower_bound > network.estimate * _HAIR

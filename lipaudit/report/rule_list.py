@@ -33,19 +33,24 @@ def find_rules(pattern: str = "*") -> tuple[Rule, ...]:
     Raises:
         UsageError: if there is none.
     """
-    wanted = pattern.lower() if any(c in pattern for c in "*?[") else f"*{pattern.lower()}*"
     rules = {id(rule): rule for rule in all_rules().values()}.values()
-    found = [
-        rule
-        for rule in rules
-        if any(fnmatchcase(name.lower(), wanted) for op in rule.ops for name in (rule.name, op, _short(op)))
-    ]
+    found = [rule for rule in rules if matches(pattern, [rule.name, *rule.ops, *map(_short, rule.ops)])]
     if not found:
         raise UsageError(
             f"no rule and no operation matches {pattern!r}; what has no rule is reported as unsupported "
             "(`lipaudit rules` lists what has one)"
         )
     return tuple(sorted(found, key=_family))
+
+
+def matches(pattern: str, names: Iterable[str]) -> bool:
+    """Whether one of the names matches a pattern with wildcards, or contains one without, in any case.
+
+    >>> matches("ryu", ["ryu2019"]), matches("ryu?", ["ryu2019"])
+    (True, False)
+    """
+    wanted = pattern.lower() if any(c in pattern for c in "*?[") else f"*{pattern.lower()}*"
+    return any(fnmatchcase(name.lower(), wanted) for name in names)
 
 
 def render(rules: Sequence[Rule], form: str = "table") -> str:
@@ -71,25 +76,31 @@ def _json(rules: Sequence[Rule]) -> str:
 
 def _table(rules: Sequence[Rule]) -> str:
     notes = [_INTRO, *(f"[{mark}] {meaning}." for mark, meaning in _MARKS.items())]
-    lines = [line for note in notes for line in textwrap.wrap(note, WIDTH, break_on_hyphens=False)]
+    lines = [line for note in notes for line in wrapped(note)]
     for family, members in groupby(rules, _family):
         lines += ["", family.upper()]
         for rule in members:
             marks = "".join(f" [{mark}]" for mark in _marks(rule))
             lines.append(f"{rule.name}{marks}")
-            for label, text in (
-                ("  constant", rule.formula),
-                ("  source", rule.source),
-                ("  operations", ", ".join(map(_short, rule.ops))),
-            ):
-                lines += textwrap.wrap(
-                    text,
-                    WIDTH,
-                    initial_indent=label.ljust(_LABEL),
-                    subsequent_indent=" " * _LABEL,
-                    break_on_hyphens=False,
-                )
+            lines += entry("constant", rule.formula) + entry("source", rule.source)
+            lines += entry("operations", ", ".join(map(_short, rule.ops)))
     return "\n".join(lines)
+
+
+def wrapped(text: str) -> list[str]:
+    """The lines of a text at the width of a terminal."""
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
+
+
+def entry(label: str, text: str) -> list[str]:
+    """The lines of a text beside its label, both indented below a heading."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=f"  {label}".ljust(_LABEL),
+        subsequent_indent=" " * _LABEL,
+        break_on_hyphens=False,
+    )
 
 
 def _markdown(rules: Sequence[Rule]) -> str:

@@ -20,7 +20,7 @@ from lipaudit.report.display import (
     upper_text,
 )
 from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, pixels_are_the_input, place
-from lipaudit.report.methods import cited, is_ours
+from lipaudit.report.methods import cited, has_estimates, is_ours, is_refuted, is_undefined
 from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, ModelRecord, NetworkRecord, OutputRecord
 
 MOST = 5  # names and layers shown before "and n more"
@@ -86,11 +86,7 @@ def headline(report: AuditReport) -> str:
     """The network's figure in one sentence; never a number where the status is not finite."""
     network, where = report.network, place(report.settings, report.network.domain)
     if network.status != "finite":
-        counts = [
-            f"{_number(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
-            for status, what in (("unsupported", "no rule"), ("unbounded", "no finite constant"))
-            if (count := sum(layer.status == status for layer in report.layers))
-        ]
+        counts = _counts(report)
         because = f", because {' and '.join(counts)}" if counts else ""
         if network.status == "unbounded":
             return f"UNBOUNDED: no finite bound can be given for the network over {where}{because}."
@@ -102,9 +98,26 @@ def headline(report: AuditReport) -> str:
     if network.rigor == "estimate":
         return (
             "The largest change of the output for a change of the input by 1 (l2) is estimated to be "
-            f"{_said(network)}, over {where}: an estimate by {printable(report.settings.method)}, not a bound."
+            f"{_said(network)}, over {where}: an estimate by {printable(report.settings.method)}, not a bound"
+            + (
+                f", and too small: a stretching by {lower_text(network.lower_bound or 0.0)} was found."
+                if is_refuted(network)
+                else "."
+            )
         )
     return f"A change of the input by 1 (l2) can change the output by {_said(network)}, over {where}."
+
+
+def _counts(report: AuditReport) -> list[str]:
+    """How many operations stand in the way of a finite figure, and why."""
+    undefined = [layer for layer in report.layers if is_undefined(report, layer)]
+    missing = [layer.status for layer in report.layers if layer not in undefined]
+    counts = [f"{printable(report.settings.method)} is not defined for {_number(len(undefined), 'operation')}"]
+    return (counts if undefined else []) + [
+        f"{_number(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
+        for status, what in (("unsupported", "no rule"), ("unbounded", "no finite constant"))
+        if (count := missing.count(status))
+    ]
 
 
 def _result(report: AuditReport) -> Iterable[str]:
@@ -134,7 +147,7 @@ def _in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str
     if pixels_are_the_input(report):
         return ""
     if record.pixel_upper_bound is not None or record.pixel_log10_upper_bound is not None:
-        return _at_most(record.pixel_upper_bound, record.pixel_log10_upper_bound)
+        return _at_most(record.pixel_upper_bound, record.pixel_log10_upper_bound) + _rounding(record)
     return _about(record.pixel_estimate, record.pixel_log10_estimate)
 
 
@@ -163,6 +176,7 @@ def _scope(report: AuditReport) -> Iterable[str]:
     ours = is_ours(report.settings)
     if not ours:
         yield printable(f"Norms of weights by {cited(report.settings)}. Rounding is not accounted for.")
+        yield "Published methods have no lower bounds: for weights the columns lower and ratio are blank, or left out."
     products = any(layer.rigor == "numerical" and layer.weight_shape is None for layer in report.layers)
     if (ours or products) and "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
         yield (
@@ -208,7 +222,8 @@ def _costs(report: AuditReport) -> Iterable[str]:
         )
     if report.layers and not stretching and not report.settings.structure:
         branches = "; what is above 1 comes from adding or joining branches" if _above(report.network, 0.0) else ""
-        yield f"No row stretches: none of the finite factors is above 1{branches}."
+        none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
+        yield f"{none}: none of the finite factors is above 1{branches}."
 
 
 def _stretching(report: AuditReport) -> list[LayerRecord]:
@@ -237,12 +252,20 @@ def _missing(report: AuditReport) -> Iterable[str]:
 def _advice(report: AuditReport) -> Iterable[str]:
     network = report.network
     statuses = {network.status, *(layer.status for layer in report.layers)}
-    if "unsupported" in statuses:
-        yield (
-            "Unsupported operations stand between input and output; none is counted as 1. The bounds of the other "
-            "rows hold. Write the model with operations that have a rule, or ask for a rule and quote the lines under "
-            "Missing."
+    undefined = [layer.name for layer in report.layers if is_undefined(report, layer)]
+    if undefined:
+        method = printable(report.settings.method)
+        yield printable(
+            f"The method {method} is not defined for {_names(undefined)}; lipaudit has a rule for these operations. Choose "
+            "--method gram, or another method that is defined there (see Missing)."
         )
+    if "unsupported" in statuses and (not undefined or _without_rule(report)):
+        yield (
+            f"Unsupported operations stand between input and output; none is counted as 1. {_others(report)}. Write the model "
+            "with operations that have a rule, or ask for a rule and quote the lines under Missing."
+        )
+    elif undefined:
+        yield f"Nothing is counted as 1 in their place. {_others(report)}."
     if "unbounded" in statuses:
         yield (
             "Unbounded operations stretch without limit as their input grows (a product of two signals, a jump). Bound "
@@ -259,7 +282,7 @@ def _advice(report: AuditReport) -> Iterable[str]:
             "and --std, the normalisation in front of the network (0 and 1 if it reads pixels in [0, 1] as they are)."
         )
     if network.rigor == "estimate":
-        yield "An estimate proves nothing and passes no gate: leave out --method for a bound."
+        yield "An estimate proves nothing and passes neither --max-log10-bound nor --strict: --method gram gives a bound."
     elif network.status == "finite" and _stretching(report):
         yield (
             "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
@@ -269,6 +292,17 @@ def _advice(report: AuditReport) -> Iterable[str]:
         yield _astronomical(report)
     if network.lower_bound is None and network.rigor != "estimate" and _above(network, 1.0):
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
+
+
+def _others(report: AuditReport) -> str:
+    """What the rows are worth that have a figure, beside rows that have none."""
+    if has_estimates(report):
+        return "The figures of the other rows stand, those marked ~ as estimates"
+    return "The bounds of the other rows hold"
+
+
+def _without_rule(report: AuditReport) -> bool:
+    return any(layer.status == "unsupported" and not is_undefined(report, layer) for layer in report.layers)
 
 
 def _astronomical(report: AuditReport) -> str:
@@ -308,9 +342,9 @@ def _time(timings: dict[str, float]) -> Iterable[str]:
 
 
 def _said(record: NetworkRecord | DomainRecord | OutputRecord) -> str:
-    """A finite figure as what it is: at most so much, or about; empty where there is none."""
+    """A finite figure as what it is: at most so much (up to rounding), or about; empty where there is none."""
     if record.upper_bound is not None or record.log10_upper_bound is not None:
-        return _at_most(record.upper_bound, record.log10_upper_bound)
+        return _at_most(record.upper_bound, record.log10_upper_bound) + _rounding(record)
     return _about(record.estimate, record.log10_estimate)
 
 
@@ -318,6 +352,12 @@ def _at_most(value: float | None, log10: float | None) -> str:
     if value is None:
         return f"at most {upper_bound_text(None, log10)}"
     return f"at most {upper_text(value)}" + ("" if log10 is None else f" (10^{log10_upper_text(log10)})")
+
+
+def _rounding(record: NetworkRecord | DomainRecord | OutputRecord) -> str:
+    """What a bound leaves out whose rounding is not accounted for."""
+    numerical = not isinstance(record, OutputRecord) and record.rigor == "numerical"
+    return ", up to rounding" if numerical else ""
 
 
 def _about(value: float | None, log10: float | None) -> str:

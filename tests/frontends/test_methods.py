@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from lipaudit.errors import UsageError
 from lipaudit.frontends.methods import find_compared, find_requested, method_names, requested_norms
+from lipaudit.graph.node import Graph
 from lipaudit.spectral.norms import CertifiedNorms, PublishedNorms
 from lipaudit.spectral.published.registry import Options, all_methods, find_method
+
+NOTHING = Graph((), (), ())
+CPU = torch.device("cpu")
 
 
 def test_every_registered_method_may_be_requested_and_gram_is_lipaudits_own() -> None:
@@ -13,11 +18,11 @@ def test_every_registered_method_may_be_requested_and_gram_is_lipaudits_own() ->
     assert find_requested("gram") is None
     for method in all_methods():
         assert find_requested(method.name) is (None if method.name == "gram" else method)
-    assert isinstance(requested_norms(None, None, 0.01, 3), CertifiedNorms)
+    assert isinstance(requested_norms(None, None, 0.01, 3, NOTHING, CPU), CertifiedNorms)
 
 
 def test_the_options_reach_the_method() -> None:
-    norms = requested_norms(find_method("ryu2019"), 7, 0.01, 3)
+    norms = requested_norms(find_method("ryu2019"), 7, 0.01, 3, NOTHING, CPU)
     assert isinstance(norms, PublishedNorms)
     assert norms.method is find_method("ryu2019")
     assert norms.options == Options(iterations=7, seed=3, tolerance=0.01)
@@ -46,12 +51,23 @@ def test_methods_to_compare_keep_their_order_and_default_to_all() -> None:
     assert [m.name for m in find_compared(["sedghi2019", "ryu2019"], 7)] == ["sedghi2019", "ryu2019"]
 
 
+def test_one_text_names_methods_as_the_option_does() -> None:
+    assert find_compared("ryu2019") == (find_method("ryu2019"),)
+    assert find_compared("sedghi2019, ryu2019") == (find_method("sedghi2019"), find_method("ryu2019"))
+
+
 @pytest.mark.parametrize(
     ("names", "iterations", "words"),
     [
         (["sedghi2018"], None, "no method 'sedghi2018'"),
-        (["sedghi2019", "sedghi2019"], None, "different names"),
-        ([], None, "different names"),
+        ("sedghi2018", None, "no method 'sedghi2018'"),
+        ("", None, "no method ''"),
+        (
+            ["sedghi2019", "sedghi2019"],
+            None,
+            r"^methods \(--methods\) takes each name once, not 'sedghi2019,sedghi2019'",
+        ),
+        ([], None, r"^methods \(--methods\) is empty: leave it out for every method"),
         (["sedghi2019"], 5, "none of the methods has iterations"),
         (None, 0, "at least 1"),
     ],

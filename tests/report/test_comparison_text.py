@@ -36,7 +36,13 @@ def layer(name: str, *figures: FigureRecord) -> LayerComparison:
 
 def method(name: str, **changes: Any) -> MethodComparison:
     fields: dict[str, Any] = {"iterations": None, "seconds": 1.0, "measured": 1, "undefined": 0, "skipped": 0}
-    fields |= {"violations": 0, "worst_shortfall": None, "network_status": "finite", "network_rigor": "estimate"}
+    fields |= {
+        "violations": 0,
+        "violations_in_last_digits": 0,
+        "worst_shortfall": None,
+        "network_status": "finite",
+        "network_rigor": "estimate",
+    }
     fields |= {"network_figure": 7.5, "log10_network_figure": 0.875}
     return MethodComparison(name, name.title(), f"{name}: a paper", "a claim", **{**fields, **changes})
 
@@ -59,6 +65,54 @@ def test_only_what_is_below_is_marked_and_digits_stay_below_each_other() -> None
     assert one.index("~2.5") == two.index("~3.5")
 
 
+def test_what_is_below_in_its_last_digits_only_has_a_mark_of_its_own() -> None:
+    far, near, exact = (
+        figure("a", below_lower_bound=True, shortfall=1e-6),
+        *(
+            figure("a", below_lower_bound=below, shortfall=shortfall)
+            for below, shortfall in ((True, 9.9e-7), (False, None))
+        ),
+    )
+    counted = method("a", measured=3, violations=2, violations_in_last_digits=1, worst_shortfall=1e-6)
+    found = comparison(tuple(layer(n, f) for n, f in zip("xyz", (far, near, exact), strict=True)), (counted,))
+    lines = text.table(found).splitlines()
+    rows = [line.split() for line in lines if line[:2] in ("x ", "y ", "z ")]
+    assert [row[3] for row in rows[:3]] == ["~2.5!", "~2.5<", "~2.5"]
+    row = next(line for line in lines if line.startswith("a  "))
+    assert row.split()[3:] == ["2", "of", "3", "1", "-0.0001%", "3", "of", "3", "1.000"]
+    assert "| ~2.5&lt; |".replace("~", "\\~") in text.markdown(found)
+
+
+def test_the_legend_claims_no_more_than_the_marks_say() -> None:
+    shown = " ".join(text.table(comparison((layer("one", figure("a")),), (method("a", iterations=1),))).split())
+    assert "An estimate without ! is no bound either" in shown
+    assert "what gram gives for a layer is certified" in shown
+    assert "certified for gram" not in shown
+    assert "numerical (up to rounding)" in shown
+    assert "there is no theorem" in shown
+    assert "strides, which most methods ignore" in shown
+    assert "a: a: a paper, 1 iteration or sample; a claim." in shown
+
+
+def test_the_table_of_networks_is_no_wider_than_the_others() -> None:
+    crowd = comparison(
+        tuple(layer(f"l{i}", figure("ryu2019")) for i in range(2000)),
+        (
+            method(
+                "ryu2019",
+                measured=2000,
+                violations=1999,
+                worst_shortfall=1.8e-9,
+                network_status="unsupported",
+                ratio_to_ryu2019=1e-5,
+            ),
+        ),
+    )
+    lines = text.table(crowd).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "1999 of 2000" in "\n".join(lines)
+
+
 def test_outcomes_without_a_figure_are_named_and_numbered_once() -> None:
     nothing = [figure("a", outcome="undefined", figure=None, log10_figure=None, rigor=None, reason=r) for r in "xyx"]
     skipped = figure("b", outcome="skipped", figure=None, log10_figure=None, rigor=None, reason="no time")
@@ -78,7 +132,7 @@ def test_outcomes_without_a_figure_are_named_and_numbered_once() -> None:
 
 def test_ratios_are_shown_only_beside_ryu2019() -> None:
     one = (layer("one", figure("ryu2019"), figure("a")),)
-    beside = comparison(one, (method("ryu2019", ratio=1.0), method("a", ratio=2.5)))
+    beside = comparison(one, (method("ryu2019", ratio_to_ryu2019=1.0), method("a", ratio_to_ryu2019=2.5)))
     assert "/ ryu2019" in text.table(beside)
     alone = comparison((layer("one", figure("a")),), (method("a"),))
     assert "/ ryu2019" not in text.table(alone)
@@ -90,7 +144,7 @@ def test_ratios_are_shown_only_beside_ryu2019() -> None:
     st.floats(min_value=1e-300, max_value=1e300),
 )
 def test_any_names_and_figures_fit(names: list[str], value: float) -> None:
-    figures = tuple(figure(m, figure=value, below_lower_bound=True, shortfall=1e-13, seconds=12345.6) for m in METHODS)
+    figures = tuple(figure(m, figure=value, below_lower_bound=True, shortfall=0.25, seconds=12345.6) for m in METHODS)
     found = comparison(tuple(layer(n, *figures) for n in names), tuple(map(method, METHODS)))
     lines = text.table(found).splitlines()
     assert max(map(len, lines)) <= 100
@@ -100,7 +154,7 @@ def test_any_names_and_figures_fit(names: list[str], value: float) -> None:
     assert all(abs(float(cell[1:-1]) / value - 1) < 1e-3 for cell in cells[-len(METHODS) :])
     rows = text.tsv(found).split("\n")
     assert len(rows) == 1 + len(METHODS) * (len(names) + 1)
-    assert {row.count("\t") for row in rows} == {16}
+    assert {row.count("\t") for row in rows} == {21}
     heads = [line for line in text.markdown(found).splitlines() if "somebody2010 |" in line]
     assert heads[0].count(" | ") == 17
 
@@ -111,7 +165,16 @@ def test_raw_numbers_survive_in_tsv_and_json() -> None:
     first, last = csv.DictReader(io.StringIO(text.tsv(found)), delimiter="\t")
     assert (float(first["figure"]), float(first["shortfall"]), first["weight_shape"]) == (1 / 3, 8 / 9, "4x2x3x3")
     assert (last["layer"], last["method"], float(last["figure"])) == ("", "a", 7.5)
+    assert (last["outcome"], last["network_status"], last["violations"], last["ratio_to_ryu2019"]) == (
+        "",
+        "finite",
+        "1",
+        "",
+    )
+    assert (first["outcome"], first["network_status"], first["violations"]) == ("measured", "", "")
+    assert (float(last["worst_shortfall"]), last["violations_in_last_digits"], last["shortfall"]) == (8 / 9, "0", "")
     document = json.loads(found.to_json())
     assert document["layers"][0]["figures"][0]["figure"] == 1 / 3
+    assert (document["kind"], document["schema_version"]) == ("comparison", "1.0")
     assert document["tool"] == {"name": "lipaudit", "version": "0.1.0"}
     assert json.loads(replace(found, layers=()).to_json(None))["layers"] == []

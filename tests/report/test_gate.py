@@ -33,10 +33,21 @@ def test_gate_fails_without_a_proven_finite_bound(changes: dict[str, str], probl
     assert problem in gate_problem(fakes.report(**changes), 1e9)
 
 
-def test_an_estimate_passes_no_gate_but_is_no_gap() -> None:
+def test_an_estimate_passes_neither_gate() -> None:
     report = fakes.estimate("ryu2019", estimate=0.0, log10_estimate=None)
     assert gate_problem(report, 1e9) == "the network's figure is an estimate (ryu2019), and an estimate is no bound"
-    assert strict_problem(report) == ""
+    assert strict_problem(replace(report, layers=())) == (
+        "the network's figure is an estimate (ryu2019); an estimate is no bound: choose --method gram"
+    )
+    assert strict_problem(report).startswith("the network's figure is an estimate (ryu2019): conv1, layer1.0.conv1, ")
+
+
+def test_one_row_that_is_an_estimate_is_enough_for_strict() -> None:
+    rows = (fakes.estimated("a"), fakes.layer("b"))
+    found = fakes.report(rows)
+    assert strict_problem(found) == "figures are estimates (gram): a; an estimate is no bound: choose --method gram"
+    gap = fakes.report((*rows, fakes.missing("c", "unsupported", "fft", "no rule")), status="unsupported")
+    assert strict_problem(gap).startswith("the network is unsupported; without a bound: c (unsupported); figures are ")
 
 
 def test_strict_names_the_places() -> None:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from lipaudit.report.record import AuditReport, DomainRecord, OutputRecord
+from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, OutputRecord
 from lipaudit.report.summary import headline, sections, title, warning
+from lipaudit.report.table import render
 from tests.report import fakes
 
 
@@ -51,7 +53,7 @@ def test_nothing_that_is_said_of_an_estimate_claims_a_bound() -> None:
     assert "at most" not in text
     assert "true bound" not in text
     assert "A large bound" not in text
-    assert "--max-log10-bound" not in text
+    assert "--max-log10-bound makes" not in text
     assert warning(report) == ("ESTIMATE (sedghi2019): the network's figure below is an estimate, not a proven bound.")
 
 
@@ -64,11 +66,15 @@ def test_estimates_of_rows_are_marked_among_the_most_expensive() -> None:
 
 
 def test_the_scope_names_a_published_method_its_source_and_what_the_tolerance_is_of() -> None:
-    _, method, tolerance = section(fakes.estimate("sedghi2019", 20), "Scope")
+    _, method, lower, tolerance = section(fakes.estimate("sedghi2019", 20), "Scope")
     assert method.startswith(
         "Norms of weights by sedghi2019 (Sedghi, Gupta, Long: The Singular Values of Convolutional "
     )
-    assert ", 20 iterations or samples; exact for circular padding" in method
+    assert ", 20 iterations or samples; exact for circular padding at stride 1" in method
+    assert "stride is ignored" in method
+    assert lower.startswith("Published methods have no lower bounds: for weights the columns lower and ratio are blank")
+    assert ", 1 iteration or sample; " in section(fakes.estimate("ryu2019", 1), "Scope")[1]
+    assert not any("no lower bounds" in line for line in section(fakes.report(), "Scope"))
     assert tolerance.startswith("Tolerance 0.001: so closely the norms of pooling and resizing")
     numerical = fakes.report(rigor="numerical")
     numerical = replace(numerical, settings=replace(numerical.settings, method="sedghi2019"))
@@ -191,8 +197,8 @@ def test_pixels_stand_beside_an_unbounded_global_result() -> None:
     assert lines == (
         "UNBOUNDED: no finite bound can be given for the network over all inputs, because 2 operations have no finite "
         "constant.",
-        "Over all images with pixels in [0, 1] (--domain pixels): at most 5.149e+08 (10^8.712); measured in pixels in "
-        "[0, 1] at most 2.249e+09 (10^9.352).",
+        "Over all images with pixels in [0, 1] (--domain pixels): at most 5.149e+08 (10^8.712), up to rounding; measured "
+        "in pixels in [0, 1] at most 2.249e+09 (10^9.352), up to rounding.",
     )
     assert any("--domain pixels shows each of them" in line for line in section(fakes.gated(), "What to do"))
     assert section(fakes.gated(), "Missing")[0].startswith(
@@ -202,8 +208,9 @@ def test_pixels_stand_beside_an_unbounded_global_result() -> None:
 
 def test_global_stands_beside_a_result_on_pixels_and_says_why_it_is_unbounded() -> None:
     first, _, pixels, beside = section(fakes.on_pixels(), "Result")
-    assert first.endswith("at most 5.149e+08 (10^8.712), over all images with pixels in [0, 1].")
+    assert first.endswith("at most 5.149e+08 (10^8.712), up to rounding, over all images with pixels in [0, 1].")
     assert pixels.startswith("Measured in pixels in [0, 1], before the model's own normalisation: at most 2.3")
+    assert pixels.endswith(", up to rounding.")
     assert beside == (
         "Over all inputs (--domain global): unbounded, because of blocks.3.se.mul (mul), blocks.4.se.mul (mul)."
     )
@@ -259,3 +266,65 @@ def test_what_makes_a_figure_astronomical() -> None:
 def test_the_name_of_a_centre_cannot_drive_the_terminal() -> None:
     report = fakes.around_a_cat(around="cat\x1b[2J.png")
     assert not any("\x1b" in line for entry in sections(report) for line in entry.lines)
+
+
+def undefined(*others: LayerRecord, **network: Any) -> AuditReport:
+    """sedghi2019 on a network in which it is not defined for one convolution."""
+    reason = "sedghi2019 is not defined for reflect padding; choose ryu2019, farnia2019, gouk2021 or gram"
+    gap = replace(fakes.missing("up", "unsupported", "conv2d", reason), rule="convolution", weight_shape=(4, 2, 3, 3))
+    found = fakes.report((*others, gap), status="unsupported", reasons=(reason,))
+    return replace(found, settings=replace(found.settings, method="sedghi2019"))
+
+
+def test_a_method_that_is_not_defined_somewhere_is_not_a_missing_rule() -> None:
+    report = undefined(fakes.estimated("first"))
+    assert headline(report) == (
+        "NOT AVAILABLE: nothing is claimed for the network as a whole, because sedghi2019 is not defined for 1 operation."
+    )
+    advice = section(report, "What to do")
+    assert advice == (
+        "The method sedghi2019 is not defined for up; lipaudit has a rule for these operations. Choose --method gram, or another "
+        "method that is defined there (see Missing).",
+        "Nothing is counted as 1 in their place. The figures of the other rows stand, those marked ~ as estimates.",
+    )
+    assert section(undefined(fakes.layer("first")), "What to do")[1].endswith("The bounds of the other rows hold.")
+
+
+def test_a_method_that_is_not_defined_and_a_missing_rule_are_told_apart() -> None:
+    fft = fakes.missing("fft", "unsupported", "fft_rfft2", "no rule for aten.fft_rfft2.default")
+    report = undefined(fakes.estimated("first"), fft)
+    assert headline(report).endswith("because sedghi2019 is not defined for 1 operation and 1 operation has no rule.")
+    method, rule = section(report, "What to do")
+    assert method.startswith("The method sedghi2019 is not defined for up;")
+    assert "those marked ~ as estimates. Write the model with operations that have a rule" in rule
+    # too few samples are the method's as well, though the reason does not begin with its name
+    few = replace(
+        undefined().layers[0], reason="2 samples per axis give no bound for a kernel of 3 taps: take at least 3"
+    )
+    assert "is not defined for up" in " ".join(section(replace(report, layers=(few,)), "What to do"))
+    # with lipaudit's own norms there is no method to blame
+    ours = replace(report, settings=replace(report.settings, method="gram"))
+    assert headline(ours).endswith("because 2 operations have no rule.")
+    assert not any("The method" in line for line in section(ours, "What to do"))
+
+
+def test_rows_without_a_bound_of_their_own_do_not_hold() -> None:
+    gap = fakes.missing("fft", "unsupported", "fft_rfft2", "no rule")
+    text = render(fakes.report((fakes.estimated("first"), gap), status="unsupported"))
+    assert "bounds of the other rows hold" not in " ".join(text.split())
+    assert "The bounds of the other rows hold" in " ".join(section(fakes.unsupported(), "What to do"))
+
+
+def test_an_estimate_that_a_jacobian_refutes_is_called_too_small_at_once() -> None:
+    estimate = {"estimate": 2.0, "log10_estimate": 0.3010}
+    assert headline(fakes.estimate("ryu2019", lower_bound=2.5, **estimate)).endswith(
+        "an estimate by ryu2019, not a bound, and too small: a stretching by 2.5 was found."
+    )
+    for lower in (1.5, 2.001, None):  # a hair above is the rounding of the Jacobian
+        assert headline(fakes.estimate("ryu2019", lower_bound=lower, **estimate)).endswith("not a bound.")
+
+
+def test_rows_that_only_seem_to_shrink_are_not_said_to() -> None:
+    report = fakes.estimate("ryu2019", estimate=0.5, log10_estimate=math.log10(0.5))
+    report = replace(report, layers=(fakes.estimated("a", 0.5),))
+    assert section(report, "Costs most") == ("No row is estimated to stretch: none of the finite factors is above 1.",)

@@ -63,8 +63,8 @@ ARAUJO2021 = register(
         "Araujo 2021",
         "Araujo, Negrevergne, Chevaleyre, Atif: On Lipschitz Regularization of Convolutional Layers using Toeplitz Matrix "
         "Theory, AAAI 2021",
-        "root of the sum over channels of the suprema of sum_j |f_ij(w)|^2, on a grid with a factor",
-        "an upper bound for zero padding and inputs of any size",
+        "root of a sum over channels: the largest squared norm of its row or column of the symbol on a grid, with a factor",
+        "an upper bound for zero padding and inputs of any size, also of strided layers, whose stride is ignored",
         araujo2021,
         iterations=SAMPLES,
     )

@@ -42,7 +42,8 @@ BIBI2019 = register(
         "Bibi 2019",
         "Bibi, Ghanem, Koltun, Ranftl: Deep Layers as Stochastic Solvers, ICLR 2019",
         "largest eigenvalue of the symbol's Gram matrix at every frequency of the input's grid",
-        "exact for circular padding, an estimate on either side for zero padding",
+        "exact for circular padding at stride 1, an upper bound without padding, an estimate on either side for zero padding; "
+        "stride is ignored: a bound stays an upper bound of the strided layer, but is not exact",
         bibi2019,
     )
 )

@@ -68,7 +68,8 @@ DELATTRE2023 = register(
         "Delattre, Barthelemy, Araujo, Allauzen: Efficient Bound of Lipschitz Constant for Convolutional Layers by Gram "
         "Iteration, ICML 2023",
         "Gram iteration on the symbol at every frequency of the input's grid",
-        "an upper bound for circular padding up to rounding, an estimate for zero padding",
+        "an upper bound for circular padding and without padding, up to rounding, an estimate for zero padding; stride is ignored: "
+        "a bound stays an upper bound of the strided layer",
         delattre2023,
         iterations=PRODUCTS,
     )

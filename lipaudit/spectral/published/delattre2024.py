@@ -96,8 +96,8 @@ DELATTRE2024 = register(
         "Delattre 2024",
         "Delattre, Barthelemy, Allauzen: Spectral Norm of Convolutional Layers with Circular and Zero Paddings, arXiv 2402.00240, 2024",
         "Gram iteration of the kernel convolved with itself, then the sum of the norms of its taps",
-        "an upper bound for zero padding and inputs of any size, up to rounding; wide layers take fewer iterations unless a "
-        "number is given",
+        "an upper bound for zero padding and inputs of any size, up to rounding, also of strided layers, whose stride is ignored; "
+        "wide layers take fewer iterations unless a number is given",
         delattre2024,
         iterations=PRODUCTS,
     )

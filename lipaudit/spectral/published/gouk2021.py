@@ -32,7 +32,7 @@ GOUK2021 = register(
         "gouk2021",
         "Gouk 2021",
         "Gouk, Frank, Pfahringer, Cree: Regularisation of Neural Networks by Enforcing Lipschitz Continuity, Machine Learning 110, 2021",
-        "power iteration on the operator, then the quotient ||K x|| / ||x||",
+        "power iteration on the operator, then how much it stretches the last vector",
         "an estimate from below of the true operator's norm",
         gouk2021,
         iterations=ITERATIONS,

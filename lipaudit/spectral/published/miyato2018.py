@@ -39,8 +39,8 @@ MIYATO2018 = register(
         "miyato2018",
         "Miyato 2018",
         "Miyato, Kataoka, Koyama, Yoshida: Spectral Normalization for Generative Adversarial Networks, ICLR 2018",
-        "norm of the kernel reshaped to c_out x (c_in k_h k_w), by power iteration",
-        "an estimate on either side; for a dense layer from below",
+        "norm of the kernel reshaped to a matrix with a row per output channel, by power iteration",
+        "an estimate on either side, without a theorem for convolutions; for a dense layer from below",
         miyato2018,
         iterations=ITERATIONS,
     )

@@ -41,7 +41,8 @@ SEDGHI2019 = register(
         "Sedghi 2019",
         "Sedghi, Gupta, Long: The Singular Values of Convolutional Layers, ICLR 2019",
         "singular value decomposition of the symbol at every frequency of the input's grid",
-        "exact for circular padding, an estimate on either side for zero padding",
+        "exact for circular padding at stride 1, an upper bound without padding, an estimate on either side for zero padding; "
+        "stride is ignored: a bound stays an upper bound of the strided layer, but is not exact",
         sedghi2019,
     )
 )

@@ -51,8 +51,8 @@ SINGLA2021 = register(
         "singla2021",
         "Singla 2021",
         "Singla, Feizi: Fantastic Four: Differentiable and Efficient Bounds on Singular Values of Convolution Layers, ICLR 2021",
-        "least norm of four reshaped kernels times sqrt(k_h k_w), by power iteration",
-        "an estimate on either side: a bound only once the power iterations have converged",
+        "least norm of four reshaped kernels, by power iteration, times the root of the number of taps",
+        "an estimate on either side: a bound only once the power iterations have converged; stride is ignored",
         singla2021,
         iterations=ITERATIONS,
     )

@@ -45,7 +45,7 @@ YI2020 = register(
         "Yi 2020",
         "Yi: Asymptotic Singular Value Distribution of Linear Convolutional Layers, arXiv 2006.07117, 2020",
         "power iteration on the symbol at every frequency of the input's grid",
-        "an estimate from below of the circular norm; for zero padding on either side",
+        "an estimate from below of the circular norm at stride 1; on either side for zero padding and other strides, which are ignored",
         yi2020,
         iterations=ITERATIONS,
     )

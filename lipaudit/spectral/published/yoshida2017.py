@@ -36,8 +36,8 @@ YOSHIDA2017 = register(
         "yoshida2017",
         "Yoshida 2017",
         "Yoshida, Miyato: Spectral Norm Regularization for Improving the Generalizability of Deep Learning, arXiv 1705.10941, 2017",
-        "norm of the kernel reshaped to c_out x (c_in k_h k_w), by power iteration; the same number as miyato2018",
-        "an estimate on either side; for a dense layer from below",
+        "norm of the kernel reshaped to a matrix with a row per output channel, by power iteration; the same number as miyato2018",
+        "an estimate on either side, without a theorem for convolutions; for a dense layer from below",
         yoshida2017,
         iterations=ITERATIONS,
     )
