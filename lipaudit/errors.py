@@ -7,7 +7,7 @@ class LipauditError(Exception):
     """Base of every error that lipaudit raises on purpose.
 
     ``exit_code`` is the status with which the command line ends: 2 usage, 3 the model cannot be loaded or captured,
-    1 a gate is exceeded, 4 ``--strict`` and something is unsupported or unbounded.
+    1 a gate is exceeded, 4 ``--strict`` and something is unsupported, unbounded or an estimate.
     """
 
     exit_code = 3
