@@ -12,9 +12,11 @@ rounded to the nearest and marked with ``~``.
 from __future__ import annotations
 
 import decimal
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 DIGITS = 4
+MOST = 5  # names and layers shown before "and n more"
 # More digits than any float needs (767), so that no step but the wanted rounding ever rounds.
 _EXACT = decimal.Context(prec=1100, Emin=-999_999, Emax=999_999)
 
@@ -128,6 +130,25 @@ def shape_text(shape: tuple[int, ...]) -> str:
     ('64x3x7x7', 'scalar')
     """
     return "x".join(map(str, shape)) or "scalar"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are.
+
+    >>> names_text("abcdefg")
+    'a, b, c, d, e and 2 more'
+    """
+    shown = ", ".join(names[:MOST])
+    return shown + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+
+
+def count_text(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> count_text(1, "row"), count_text(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def printable(text: str) -> str:

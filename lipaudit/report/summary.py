@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lipaudit.report.advice import advice
 from lipaudit.report.columns import factor_text
 from lipaudit.report.display import (
+    MOST,
+    count_text,
     estimate_text,
     log10_estimate_text,
     log10_upper_text,
     lower_text,
+    names_text,
     printable,
     reciprocal_text,
     shape_text,
@@ -19,22 +22,13 @@ from lipaudit.report.display import (
     upper_bound_text,
     upper_text,
 )
-from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, pixels_are_the_input, place
+from lipaudit.report.domains import described, pixels_are_the_input, place
 from lipaudit.report.methods import cited, has_estimates, is_ours, is_refuted, is_undefined
-from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, ModelRecord, NetworkRecord, OutputRecord
+from lipaudit.report.record import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord
+from lipaudit.report.stretching import is_above, stretching
 
-MOST = 5  # names and layers shown before "and n more"
 # notes of rows whose maximum over frequencies is not found to the tolerance
 _LOOSER = ("flat spectrum", "reshaped kernel")
-# log10 of a figure that is far above the true constant of any network that works
-_ASTRONOMICAL = 25.0
-_NORMALIZATIONS = ("normalization", "layer_norm", "group_norm", "instance_norm", "rms_norm")
-# why rows of these rules are large, whatever the network does on usual inputs
-_CAUSES = {
-    "normalization": "normalisations, which divide by a size that for some input is as small as eps allows",
-    "attention": "attention, whose factor grows with the largest keys and values",
-    "product": "products of two signals, whose factors are as large as the signals can become",
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ def warning(report: AuditReport) -> str:
     estimated = [layer.name for layer in report.layers if layer.rigor == "estimate"]
     if estimated:
         return printable(
-            f"ESTIMATE ({method}): the figures of these rows are estimates, not proven bounds: {_names(estimated)}."
+            f"ESTIMATE ({method}): the figures of these rows are estimates, not proven bounds: {names_text(estimated)}."
         )
     return ""
 
@@ -75,7 +69,7 @@ def sections(report: AuditReport) -> tuple[Section, ...]:
         Section("Scope", tuple(_scope(report))),
         Section("Costs most", tuple(_costs(report))),
         Section("Missing", tuple(_missing(report))),
-        Section("What to do", tuple(_advice(report))),
+        Section("What to do", tuple(advice(report))),
         Section("Remarks", tuple(_remarks(report))),
         Section("Time", tuple(_time(report.timings))),
     )
@@ -112,9 +106,9 @@ def _counts(report: AuditReport) -> list[str]:
     """How many operations stand in the way of a finite figure, and why."""
     undefined = [layer for layer in report.layers if is_undefined(report, layer)]
     missing = [layer.status for layer in report.layers if layer not in undefined]
-    counts = [f"{printable(report.settings.method)} is not defined for {_number(len(undefined), 'operation')}"]
+    counts = [f"{printable(report.settings.method)} is not defined for {count_text(len(undefined), 'operation')}"]
     return (counts if undefined else []) + [
-        f"{_number(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
+        f"{count_text(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
         for status, what in (("unsupported", "no rule"), ("unbounded", "no finite constant"))
         if (count := missing.count(status))
     ]
@@ -156,7 +150,7 @@ def _elsewhere(report: AuditReport, other: DomainRecord) -> str:
     start = f"Over {place(report.settings, other.domain)} (--domain {other.domain})"
     if other.status != "finite":
         named = [reason.partition("): ")[0] + ")" for reason in other.reasons]
-        return f"{start}: {other.status}" + (f", because of {_names(named)}." if named else ".")
+        return f"{start}: {other.status}" + (f", because of {names_text(named)}." if named else ".")
     said = _said(other)
     if not said:
         return f"{start}: finite."
@@ -198,17 +192,17 @@ def _scope(report: AuditReport) -> Iterable[str]:
         )
     looser = [layer.name for layer in report.layers if any(word in layer.note for word in _LOOSER)]
     if looser:
-        yield printable(f"Not found that closely, as their notes say: {_names(looser)}.")
+        yield printable(f"Not found that closely, as their notes say: {names_text(looser)}.")
     folded = [name for layer in report.layers for name in layer.folded]
     if folded:
         hosts = sum(bool(layer.folded) for layer in report.layers)
-        yield f"Folded exactly: {_number(len(folded), 'operation')} into {_number(hosts, 'row')} ({_names(folded)})."
+        yield f"Folded exactly: {count_text(len(folded), 'operation')} into {count_text(hosts, 'row')} ({names_text(folded)})."
 
 
 def _costs(report: AuditReport) -> Iterable[str]:
-    stretching = _stretching(report)
-    shared = any(layer.share for layer in stretching)
-    for layer in stretching[:MOST]:
+    rows = stretching(report)
+    shared = any(layer.share for layer in rows)
+    for layer in rows[:MOST]:
         factor = factor_text(layer)
         if shared:
             share = share_text(layer.share or 0.0)
@@ -220,20 +214,10 @@ def _costs(report: AuditReport) -> Iterable[str]:
             "A share is the row's part of everything that stretches, counted in logarithms because factors multiply: "
             "positive shares add up to 100%, a row that shrinks has a negative one."
         )
-    if report.layers and not stretching and not report.settings.structure:
-        branches = "; what is above 1 comes from adding or joining branches" if _above(report.network, 0.0) else ""
+    if report.layers and not rows and not report.settings.structure:
+        branches = "; what is above 1 comes from adding or joining branches" if is_above(report.network, 0.0) else ""
         none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
         yield f"{none}: none of the finite factors is above 1{branches}."
-
-
-def _stretching(report: AuditReport) -> list[LayerRecord]:
-    """The rows that make the bound larger, most first: by their shares, or where there are none by their factors."""
-    finite = [layer for layer in report.layers if layer.status == "finite"]
-    shared = [layer for layer in finite if (layer.share or 0.0) > 0]
-    if shared:
-        return sorted(shared, key=lambda layer: -(layer.share or 0.0))
-    above_one = [layer for layer in finite if _log10(layer) > 0]
-    return sorted(above_one, key=lambda layer: -_log10(layer))
 
 
 def _missing(report: AuditReport) -> Iterable[str]:
@@ -242,96 +226,17 @@ def _missing(report: AuditReport) -> Iterable[str]:
         if layer.status != "finite":
             places.setdefault((layer.status, layer.op, layer.reason), []).append(layer.name)
     for (status, op, reason), names in places.items():
-        yield printable(f"{status}: {op} at {_names(names)}" + (f": {reason}" if reason else ""))
+        yield printable(f"{status}: {op} at {names_text(names)}" + (f": {reason}" if reason else ""))
     told = [reason for _, _, reason in places if reason]
     for reason in report.network.reasons:
         if not any(known in reason for known in told):
             yield printable(reason)
 
 
-def _advice(report: AuditReport) -> Iterable[str]:
-    network = report.network
-    statuses = {network.status, *(layer.status for layer in report.layers)}
-    undefined = [layer.name for layer in report.layers if is_undefined(report, layer)]
-    if undefined:
-        method = printable(report.settings.method)
-        yield printable(
-            f"The method {method} is not defined for {_names(undefined)}; lipaudit has a rule for these operations. Choose "
-            "--method gram, or another method that is defined there (see Missing)."
-        )
-    if "unsupported" in statuses and (not undefined or _without_rule(report)):
-        yield (
-            f"Unsupported operations stand between input and output; none is counted as 1. {_others(report)}. Write the model "
-            "with operations that have a rule, or ask for a rule and quote the lines under Missing."
-        )
-    elif undefined:
-        yield f"Nothing is counted as 1 in their place. {_others(report)}."
-    if "unbounded" in statuses:
-        yield (
-            "Unbounded operations stretch without limit as their input grows (a product of two signals, a jump). Bound "
-            "what enters them (a clamp, a sigmoid, a norm) or audit the part of the network before them."
-        )
-    if (other := finite_elsewhere(report)) is not None:
-        yield (
-            f"Over {place(report.settings, other.domain)} every operation has a finite constant: --domain {other.domain} "
-            "shows each of them, and is what a gate can judge."
-        )
-    elif may_be_finite_on_images(report):
-        yield (
-            "If the inputs are images, --domain pixels may give a bound, because there the signals are bounded: add --mean "
-            "and --std, the normalisation in front of the network (0 and 1 if it reads pixels in [0, 1] as they are)."
-        )
-    if network.rigor == "estimate":
-        yield "An estimate proves nothing and passes neither --max-log10-bound nor --strict: --method gram gives a bound."
-    elif network.status == "finite" and _stretching(report):
-        yield (
-            "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
-            "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
-        )
-    if network.rigor != "estimate" and _above(network, _ASTRONOMICAL):
-        yield _astronomical(report)
-    if network.lower_bound is None and network.rigor != "estimate" and _above(network, 1.0):
-        yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
-
-
-def _others(report: AuditReport) -> str:
-    """What the rows are worth that have a figure, beside rows that have none."""
-    if has_estimates(report):
-        return "The figures of the other rows stand, those marked ~ as estimates"
-    return "The bounds of the other rows hold"
-
-
-def _without_rule(report: AuditReport) -> bool:
-    return any(layer.status == "unsupported" and not is_undefined(report, layer) for layer in report.layers)
-
-
-def _astronomical(report: AuditReport) -> str:
-    shares = {
-        cause: sum(layer.share or 0.0 for layer in report.layers if _kind(layer) == kind)
-        for kind, cause in _CAUSES.items()
-    }
-    causes = [
-        f"{cause} ({share_text(share)})"
-        for cause, share in sorted(shares.items(), key=lambda entry: -entry[1])
-        if share >= 0.1
-    ]
-    why = f" What makes it large: {'; '.join(causes)}." if causes else " Its depth makes it large: factors multiply."
-    return f"A figure this large is a true bound and says nothing useful about typical inputs.{why}"
-
-
-def _kind(layer: LayerRecord) -> str:
-    """The part that a row plays in a bound without measure."""
-    if layer.rule == "attention":
-        return "attention"
-    if layer.rule in _NORMALIZATIONS:
-        return "normalization"
-    return "product" if layer.rigor == "numerical" else ""
-
-
 def _remarks(report: AuditReport) -> Iterable[str]:
     unused = report.model.unused_parameters
     if unused:
-        yield printable(f"{_number(len(unused), 'parameter')} never used in the output: {_names(unused)}.")
+        yield printable(f"{count_text(len(unused), 'parameter')} never used in the output: {names_text(unused)}.")
     yield from map(printable, report.notes)
 
 
@@ -365,23 +270,3 @@ def _about(value: float | None, log10: float | None) -> str:
         return ""
     text = f"about {estimate_text(value, log10)[1:]}"
     return text if value is None or log10 is None else f"{text} (10^{log10_estimate_text(log10)})"
-
-
-def _above(network: NetworkRecord, log10: float) -> bool:
-    """Whether the network has a finite figure above 10^log10."""
-    return network.status == "finite" and _log10(network) > log10
-
-
-def _log10(record: NetworkRecord | LayerRecord) -> float:
-    """The decimal logarithm of a figure, bound or estimate; minus infinity for 0 and for none."""
-    found = record.log10_estimate if record.rigor == "estimate" else record.log10_upper_bound
-    return -math.inf if found is None else found
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST])
-    return shown + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
