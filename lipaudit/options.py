@@ -13,6 +13,8 @@ import click
 from lipaudit.errors import UsageError
 
 Command = Callable[..., Any]
+# as in lipaudit.frontends.methods, which imports torch
+_ITERATIONS = click.IntRange(1, 1_000_000)
 
 
 @dataclass
@@ -84,6 +86,30 @@ device_option = click.option("--device", type=click.Choice(["auto", "cpu", "cuda
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
 )
+experiment_weights_option = click.option(
+    "--weights",
+    metavar="TAG|FILE|random",
+    help="Weights for resnet18-layers and network-ratios, the experiments that read any: a tag of torchvision, a state dict, or "
+    "random ones without a download.  [default: IMAGENET1K_V1, the paper's]",
+)
+
+
+def _folder(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Path:
+    if not value:
+        raise click.BadParameter("an empty text names no folder; . is the current one")
+    return Path(value)
+
+
+folder_option = click.option(
+    "-o",
+    "--output",
+    "folder",
+    default="lipaudit-reproduce",
+    show_default=True,
+    metavar="DIR",
+    callback=_folder,
+    help="Folder for the tables as CSV and the plots as PNG; created where it is missing.",
+)
 
 
 _AUDIT = (
@@ -145,7 +171,7 @@ _AUDIT = (
     ),
     click.option(
         "--iterations",
-        type=click.IntRange(min=1),
+        type=_ITERATIONS,
         metavar="N",
         help="Iterations or samples of a published method that has any. Default: see `lipaudit methods`.",
     ),
@@ -214,7 +240,7 @@ _COMPARE = (
     seed_option,
     click.option(
         "--iterations",
-        type=click.IntRange(min=1),
+        type=_ITERATIONS,
         metavar="N",
         help="Iterations or samples of the methods that have any. Default: see `lipaudit methods`.",
     ),

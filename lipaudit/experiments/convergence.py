@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from lipaudit.experiments.device import describe
-from lipaudit.experiments.registry import Experiment, Request, register
+from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
 from lipaudit.experiments.statistics import with_band
 from lipaudit.spectral.published.gram_iteration import schatten_norms
@@ -66,7 +66,7 @@ def run(request: Request, count: int, shape: tuple[int, int], iterations: int, s
     )
     return Result(
         "convergence",
-        "error against iterations of Gram iteration and power iteration ([P] Figure 1, Appendix D)",
+        f"error against iterations of Gram iteration and power iteration ({PAPER_NAME}, Figure 1 and Appendix D)",
         setting,
         (_table(several, ""), _starts_table(fixed, "starts")),
         (*claims(several), determinism(fixed, bool(torch.equal(again, fixed.gram)))),

@@ -24,7 +24,7 @@ import torch
 from lipaudit.experiments.device import describe, timed
 from lipaudit.experiments.live_memory import peak_bytes
 from lipaudit.experiments.models import convolutions
-from lipaudit.experiments.registry import Experiment, Request, register
+from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gradient import schatten_norm
@@ -166,11 +166,11 @@ def _result(request: Request, size: int, rows: list[Row], apart: dict[str, float
     )
     return Result(
         "memory-table",
-        "memory of automatic and explicit gradients ([P] last table of the appendix)",
+        f"memory of automatic and explicit gradients ({PAPER_NAME}, last table of the appendix)",
         setting,
         (table,),
         claims(rows, apart),
-        (Plot(f"networks: {', '.join(names)}", "index of the network", "MB", series, log_y=True),),
+        (Plot("peak memory of the gradient", "network", "MB", series, log_y=True, categories=names),),
     )
 
 

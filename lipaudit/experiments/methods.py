@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -11,7 +10,7 @@ import torch
 
 import lipaudit.spectral.published  # noqa: F401  registers the methods
 from lipaudit.experiments.device import timed
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution import ConvolutionNorm
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.many import convolution_norms
@@ -91,7 +90,7 @@ def warm_up(norms: TimedNorms) -> None:
     norms.seconds.clear()
 
 
-def figure(norms: TimedNorms, convolution: Convolution) -> tuple[float, float]:
-    """The figure of one convolution in plain units, and the seconds."""
+def figure(norms: TimedNorms, convolution: Convolution) -> tuple[float, Rigor, float]:
+    """The figure of one convolution in plain units (rounded up), what it is worth for that convolution, and the seconds."""
     bracket = norms.convolution(convolution).bracket
-    return math.exp(bracket.log_upper), norms.seconds[-1]
+    return bracket.upper, bracket.rigor, norms.seconds[-1]

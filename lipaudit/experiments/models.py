@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError
 from lipaudit.frontends.files import existing_file, sha256
 from lipaudit.frontends.load import load
 from lipaudit.frontends.loaded import LoadedModel
@@ -20,14 +20,20 @@ def load_network(name: str, size: int, weights: str | None) -> LoadedModel:
     """A network of torchvision at an input of 3 x size x size.
 
     ``weights`` is None for the paper's (``IMAGENET1K_V1``), a tag of torchvision, ``random``, or a file. Raises
-    :class:`~lipaudit.errors.WeightsUnavailableError` where they cannot be fetched.
+    :class:`~lipaudit.errors.WeightsUnavailableError` where they cannot be fetched, and
+    :class:`~lipaudit.errors.ModelLoadError` for a file that does not hold them.
     """
     from torchvision.models import get_model_weights
 
     tag = PAPER_WEIGHTS if weights is None else weights
     if tag in get_model_weights(name).__members__:
         return load(f"torchvision:{name}@{tag}", input_shapes={"": (size,)})
-    return load(f"torchvision:{name}", input_shapes={"": (size,)}, weights=tag)
+    try:
+        return load(f"torchvision:{name}", input_shapes={"": (size,)}, weights=tag)
+    except ModelLoadError as error:
+        # there is no --arch here
+        problem = str(error).removesuffix("; name the right one with --arch").replace(" and name --arch", "")
+        raise ModelLoadError(f"{problem}; --weights must be a state dict of torchvision's {name}") from error
 
 
 def has_paper_weights(name: str, weights: str | None) -> bool:
@@ -37,7 +43,9 @@ def has_paper_weights(name: str, weights: str | None) -> bool:
     if weights is None or weights == PAPER_WEIGHTS:
         return True
     members = get_model_weights(name).__members__
-    if weights == "random" or weights in members:
+    if weights in members:  # DEFAULT is another name of one of them
+        return bool(members[weights] is members[PAPER_WEIGHTS])
+    if weights == "random":
         return False
     start = members[PAPER_WEIGHTS].url.rpartition("-")[2].partition(".")[0]
     return sha256(existing_file(weights)).startswith(start)
@@ -50,16 +58,30 @@ def describe_weights(loaded: LoadedModel) -> str:
     return f"weights {loaded.weights}"
 
 
-def check_one_file(weights: str | None, names: tuple[str, ...]) -> None:
-    """A file holds the weights of one architecture; refuse one for several networks."""
+def check_weights(weights: str | None, names: tuple[str, ...]) -> None:
+    """Refuse, before anything is loaded, a tag or a file that does not exist, and one file for several networks."""
     from torchvision.models import get_model_weights
 
-    if weights is None or weights == "random" or len(names) == 1:
+    if weights is None or weights == "random" or not names:
         return
-    if any(weights not in get_model_weights(name).__members__ for name in names):
+    tags = [list(get_model_weights(name).__members__) for name in names]
+    common = [tag for tag in tags[0] if all(tag in others for others in tags)]
+    if weights in common:
+        return
+    among, choices = ", ".join(names), ", ".join(common)
+    if any(weights in others for others in tags):
+        raise UsageError(f"not all of {among} have the weights {weights}: --weights takes {choices} or random")
+    try:
+        existing_file(weights)
+    except ModelNotFoundError:
+        raise ModelNotFoundError(
+            f"there is no file {weights}, and torchvision has no weights of that name for {among}: --weights takes {choices}, random, "
+            "or a file"
+        ) from None
+    if len(names) > 1:
         raise UsageError(
-            f"--weights {weights} cannot serve {', '.join(names)}: a file belongs to one architecture; leave out --full, or give "
-            "random or a tag that all of them have"
+            f"--weights {weights} cannot serve {among}: a file belongs to one architecture; leave out --full, or give random or a tag "
+            "that all of them have"
         )
 
 

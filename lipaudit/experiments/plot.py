@@ -1,8 +1,12 @@
-"""Plots of a result as one PNG image, drawn by matplotlib (the extra ``plot``) without a display."""
+"""Plots of a result as one PNG image, drawn by matplotlib (the extra ``plot``) without a display.
+
+One legend below all axes, so that it covers no curve. A label has the same colour and line style everywhere.
+"""
 
 from __future__ import annotations
 
 import io
+import os
 import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -10,53 +14,104 @@ from typing import Any
 
 from lipaudit.experiments.result import Plot, Series
 
-NO_MATPLOTLIB = "matplotlib is not installed, so that no plot was written: pip install 'lipaudit[plot]'"
 _STYLES = ("-", "--", "-.", ":")
+_MOST_LABELS = 12
+_BARS = 0.8  # width of the bars of one category
 
 
-def can_draw() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
+def plot_problem() -> str:
+    """Why nothing can be drawn: matplotlib is missing or cannot be imported; empty where it can.
+
+    Matplotlib reads ``MPLBACKEND`` when it is imported and fails where that names no backend. Drawing to a file needs none,
+    so that the variable is hidden meanwhile.
+    """
+    if find_spec("matplotlib") is None:
+        return 'matplotlib is not installed (the extra "plot")'
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
+    except Exception as error:  # a broken installation may raise anything
+        reason = (str(error).strip().splitlines() or [""])[0]
+        return f'matplotlib (the extra "plot") cannot be imported: {type(error).__name__}: {reason}'
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    return ""
 
 
 def draw(plots: Sequence[Plot], title: str) -> bytes:
     """The plots side by side, up to three in a row, as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    compose(plots, title).savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def compose(plots: Sequence[Plot], title: str) -> Any:
+    """The figure of matplotlib that :func:`draw` saves."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(3, len(plots))
     rows = -(-len(plots) // columns)
-    figure = Figure(figsize=(6 * columns, 4.5 * rows), layout="constrained")
+    figure = Figure(figsize=(6 * columns, 4.5 * rows + 0.8), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(textwrap.fill(title, 50 * columns), fontsize="medium")
+    places = {label: i for i, label in enumerate(dict.fromkeys(s.label for plot in plots for s in plot.series))}
+    handles: dict[str, Any] = {}
     for position, plot in enumerate(plots):
-        _draw_one(figure.add_subplot(rows, columns, position + 1), plot)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+        axes = figure.add_subplot(rows, columns, position + 1)
+        drawn = _bars(axes, plot, places) if plot.categories else _lines(axes, plot, places)
+        _dress(axes, plot)
+        if len(drawn) <= _MOST_LABELS:
+            handles |= {label: handle for label, handle in drawn.items() if label not in handles}
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=2 * columns, fontsize="small"
+    )
+    return figure
 
 
-def _draw_one(axes: Any, plot: Plot) -> None:
-    for position, series in enumerate(plot.series):
+def _lines(axes: Any, plot: Plot, places: dict[str, int]) -> dict[str, Any]:
+    """One line per series, with a band where it has one."""
+    handles = {}
+    for series in plot.series:
         points = [i for i in range(len(series.x)) if _is_drawn(series, i, plot)]
         x = [series.x[i] for i in points]
-        (line,) = axes.plot(
+        (handles[series.label],) = axes.plot(
             x,
             [series.y[i] for i in points],
-            label=series.label,
-            linestyle=_STYLES[position % len(_STYLES)],
+            color=_colour(places[series.label]),
+            linestyle=_STYLES[places[series.label] % len(_STYLES)],
             marker="." if len(points) < 50 else "",
         )
         if series.low:
             edges = [series.low[i] for i in points], [series.high[i] for i in points]
-            axes.fill_between(x, *edges, alpha=0.2, color=line.get_color())
+            axes.fill_between(x, *edges, alpha=0.2, color=_colour(places[series.label]))
+    return handles
+
+
+def _bars(axes: Any, plot: Plot, places: dict[str, int]) -> dict[str, Any]:
+    """The bars of all series side by side at every category."""
+    handles = {}
+    width = _BARS / len(plot.series)
+    for position, series in enumerate(plot.series):
+        shift = (position + 0.5) * width - _BARS / 2
+        x = [value + shift for value in series.x]
+        handles[series.label] = axes.bar(x, series.y, width, color=_colour(places[series.label]))
+    axes.set_xticks(range(len(plot.categories)), plot.categories)
+    return handles
+
+
+def _dress(axes: Any, plot: Plot) -> None:
     if plot.log_x:
         axes.set_xscale("log")
     if plot.log_y:
         axes.set_yscale("log")
     axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
-    if len(plot.series) <= 12:
-        axes.legend(fontsize="small")
+
+
+def _colour(place: int) -> str:
+    return f"C{place % 10}"
 
 
 def _is_drawn(series: Series, i: int, plot: Plot) -> bool:

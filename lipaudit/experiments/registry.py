@@ -11,6 +11,8 @@ import torch
 from lipaudit.errors import RegistryError, UsageError
 from lipaudit.experiments.result import Result
 
+PAPER_NAME = "Delattre et al. 2023"  # "the paper" in every statement
+
 Progress: TypeAlias = Callable[[int, int, str], None]
 
 
@@ -27,6 +29,10 @@ class Request:
     seed: int = 0
     progress: Progress | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"the seed must be from 0 to 2^63 - 1, not {self.seed}")
+
     def report(self, done: int, total: int, what: str = "") -> None:
         """Tell the caller how far the experiment is."""
         if self.progress is not None:
@@ -39,14 +45,23 @@ class Request:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A registered experiment: ``reproduces`` names the table or figure, ``reduced`` and ``full`` the sizes in words."""
+    """A registered experiment: ``reproduces`` names the table or figure, ``reduced`` and ``full`` the sizes in words.
+
+    ``networks`` are those that it reads weights of, and ``full_networks`` those at the paper's sizes.
+    """
 
     name: str
     reproduces: str
     reduced: str
     full: str
     function: Callable[[Request], Result]
-    uses_weights: bool = False
+    networks: tuple[str, ...] = ()
+    full_networks: tuple[str, ...] = ()
+
+    @property
+    def uses_weights(self) -> bool:
+        """Whether it reads weights."""
+        return bool(self.networks)
 
 
 _EXPERIMENTS: dict[str, Experiment] = {}

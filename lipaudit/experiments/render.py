@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from lipaudit.experiments.registry import Experiment
-from lipaudit.experiments.result import Cell, Claim, Result, Table
+from lipaudit.experiments.registry import PAPER_NAME, Experiment
+from lipaudit.experiments.result import Cell, Claim, Result, Shown, Table
 
 WIDTH = 100
 
 
 def render(result: Result) -> str:
-    """The whole result; figures are rounded to four digits, the CSV files hold all of them."""
+    """The whole result; figures are rounded to four digits, of which the CSV files hold all."""
     parts = [_fill(f"{result.name}: {result.title}"), _fill(f"Setting: {result.setting}")]
-    parts += [f"{table.title}\n\n{render_table(table)}" for table in result.tables]
+    parts += [f"{_fill(table.title)}\n\n{render_table(table)}" for table in result.tables]
     parts += [_fill(f"Note: {note}") for note in result.notes]
     if result.claims:
         parts.append("Claims of the paper\n\n" + "\n\n".join(_claim(claim) for claim in result.claims))
@@ -38,7 +38,7 @@ def render_table(table: Table) -> str:
 
 def listing(experiments: Sequence[Experiment]) -> str:
     """What there is to reproduce, and at which sizes."""
-    lines = ["Experiments of the paper; run one with: lipaudit reproduce NAME", ""]
+    lines = [f"Experiments of the paper ({PAPER_NAME}); run one with: lipaudit reproduce NAME", ""]
     for entry in experiments:
         lines += [
             f"{entry.name}: {entry.reproduces}",
@@ -57,6 +57,8 @@ def cell_text(value: Cell) -> str:
     """
     if value is None:
         return ""
+    if isinstance(value, Shown):
+        return value.text
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

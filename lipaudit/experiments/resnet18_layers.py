@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lipaudit.experiments.cells import LEGEND, figure_cell
 from lipaudit.experiments.device import describe
 from lipaudit.experiments.methods import (
     OURS,
@@ -29,8 +30,9 @@ from lipaudit.experiments.models import (
     has_paper_weights,
     load_network,
 )
-from lipaudit.experiments.registry import Experiment, Request, register
+from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
+from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.geometry import Convolution
 
 METHODS: dict[str, int | None] = {
@@ -61,6 +63,7 @@ class Layer:
     size: int
     values: dict[str, float]
     seconds: dict[str, float]
+    rigors: dict[str, Rigor]
 
 
 def run(request: Request, size: int, methods: dict[str, int | None], limit: int | None = None) -> Result:
@@ -89,7 +92,7 @@ def run(request: Request, size: int, methods: dict[str, int | None], limit: int 
     )
     return Result(
         "resnet18-layers",
-        "every convolution of ResNet18 ([P] Figure 4, Appendix E)",
+        f"every convolution of ResNet18 ({PAPER_NAME}, Figure 4 and Appendix E)",
         setting,
         (_values(layers), _times(layers), *([_paper(layers)] if comparable else [])),
         claims(layers, comparable and size == 224),
@@ -99,14 +102,15 @@ def run(request: Request, size: int, methods: dict[str, int | None], limit: int 
 
 
 def _measure(name: str, convolution: Convolution, norms: dict[str, TimedNorms]) -> Layer:
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, tuple[float, Rigor, float]] = {}
     for key, method in norms.items():
         same = method.stride_1 and set(convolution.stride) == {1}
         found[key] = found[REFERENCE] if same else figure(method, convolution)
     shape = "x".join(map(str, convolution.kernel.shape))
-    values = {key: value for key, (value, _) in found.items()}
-    seconds = {key: time for key, (_, time) in found.items()}
-    return Layer(name, shape, convolution.input_size[0], values, seconds)
+    values = {key: value for key, (value, _, _) in found.items()}
+    rigors = {key: rigor for key, (_, rigor, _) in found.items()}
+    seconds = {key: time for key, (_, _, time) in found.items()}
+    return Layer(name, shape, convolution.input_size[0], values, seconds, rigors)
 
 
 def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
@@ -184,9 +188,10 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
 def _values(layers: list[Layer]) -> Table:
     methods = list(layers[0].values)
     rows: list[tuple[Cell, ...]] = [
-        (layer.name, layer.shape, layer.size, *(layer.values[key] for key in methods)) for layer in layers
+        (layer.name, layer.shape, layer.size, *(figure_cell(layer.values[k], layer.rigors[k]) for k in methods))
+        for layer in layers
     ]
-    return Table("sigma by layer", ("layer", "kernel", "input", *map(short, methods)), tuple(rows))
+    return Table(f"sigma by layer ({LEGEND})", ("layer", "kernel", "input", *map(short, methods)), tuple(rows))
 
 
 def _times(layers: list[Layer]) -> Table:
@@ -225,6 +230,7 @@ RESNET18_LAYERS = register(
         "input 3 x 224 x 224, 20 samples for Araujo's method (the paper: 50), without Sedghi's method",
         "input 3 x 224 x 224, with Sedghi's method (minutes)",
         _run,
-        uses_weights=True,
+        ("resnet18",),
+        ("resnet18",),
     )
 )

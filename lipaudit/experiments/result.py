@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 Cell: TypeAlias = str | int | float | None
+
+
+class Shown(float):
+    """A number that tables show as ``text``, and files with all its digits."""
+
+    text: str
+
+    def __new__(cls, value: float, text: str) -> Self:
+        """The number ``value``, shown as ``text``."""
+        shown = super().__new__(cls, value)
+        shown.text = text
+        return shown
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """One set of axes, with as many lines as there are series."""
+    """One set of axes, with as many lines as there are series.
+
+    With ``categories`` the axis of x names them: x = i stands for the i-th, and series are bars instead of lines.
+    """
 
     title: str
     x_label: str
@@ -56,6 +71,12 @@ class Plot:
     series: tuple[Series, ...]
     log_x: bool = False
     log_y: bool = False
+    categories: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        wrong = [s.label for s in self.series if self.categories and len(s.x) != len(self.categories)]
+        if wrong:
+            raise ValueError(f"the series {wrong[0]!r} has another length than the {len(self.categories)} categories")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import lipaudit.experiments  # noqa: F401  registers the experiments
 from lipaudit.errors import UsageError
 from lipaudit.experiments.device import find_device, full_precision
-from lipaudit.experiments.plot import NO_MATPLOTLIB, can_draw
+from lipaudit.experiments.models import check_weights
+from lipaudit.experiments.plot import plot_problem
 from lipaudit.experiments.registry import Experiment, Progress, Request, find_experiments
 from lipaudit.experiments.result import Result
 
@@ -20,6 +21,17 @@ def choose(names: Sequence[str], weights: str | None) -> tuple[Experiment, ...]:
     if weights is not None and not any(experiment.uses_weights for experiment in chosen):
         raise UsageError(f"{', '.join(names)} reads no weights: leave out --weights")
     return chosen
+
+
+def check(experiments: Sequence[Experiment], *, full: bool, device: str, weights: str | None, seed: int) -> None:
+    """What can be known before anything is computed: the device, the seed and the weights.
+
+    Raises:
+        LipauditError: where one of them is not available.
+    """
+    Request(full, find_device(device), weights, seed)
+    for experiment in experiments:
+        check_weights(weights, experiment.full_networks if full else experiment.networks)
 
 
 def run(
@@ -42,4 +54,5 @@ def run(
 
 def missing_plot(result: Result) -> str:
     """What to add to the list of files written where the plot could not be drawn."""
-    return f"; {NO_MATPLOTLIB}" if result.plots and not can_draw() else ""
+    problem = plot_problem() if result.plots else ""
+    return f"; no plot was written: {problem}" if problem else ""

@@ -15,7 +15,7 @@ import torch
 
 from lipaudit.experiments.device import describe
 from lipaudit.experiments.methods import OURS, REFERENCE, figure, timed_norms
-from lipaudit.experiments.registry import Experiment, Request, register
+from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Result
 from lipaudit.experiments.simulated_summary import Measurement, below_table, claims, plot, sweep_tables
 from lipaudit.spectral.geometry import Convolution
@@ -68,7 +68,7 @@ def run(request: Request, sweeps: dict[str, Sequence[Shape]], repeats: int) -> R
     )
     return Result(
         "simulated-convolutions",
-        "error and time on random convolutions ([P] Figure 3)",
+        f"error and time on random convolutions ({PAPER_NAME}, Figure 3)",
         setting,
         (*(table for sweep in sweeps for table in sweep_tables(sweep, found)), below_table(found)),
         claims(found),
@@ -95,8 +95,8 @@ def _measure(request: Request, sweep: str, shape: Shape, repeats: int, generator
             values = {name: figure(method, convolution) for name, method in norms.items()}
             reference = values[REFERENCE][0]
             found += [
-                Measurement(sweep, _axis(sweep, shape), distribution, name, value, reference, seconds)
-                for name, (value, seconds) in values.items()
+                Measurement(sweep, _axis(sweep, shape), distribution, name, value, reference, seconds, rigor)
+                for name, (value, rigor, seconds) in values.items()
             ]
     return found
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lipaudit.experiments.cells import LEGEND, figure_cell
 from lipaudit.experiments.methods import OURS, REFERENCE, short
-from lipaudit.experiments.result import Claim, Plot, Series, Table
+from lipaudit.experiments.result import Cell, Claim, Plot, Series, Table
 from lipaudit.experiments.statistics import mean
+from lipaudit.spectral.bracket import Rigor
 
 AGREEMENT = 0.01  # two digits
 
@@ -23,6 +25,7 @@ class Measurement:
     value: float
     reference: float
     seconds: float
+    rigor: Rigor = Rigor.ESTIMATE
 
     @property
     def error(self) -> float:
@@ -48,20 +51,21 @@ def _profile(
 def sweep_tables(sweep: str, found: Sequence[Measurement]) -> tuple[Table, Table]:
     """Mean errors and mean times at every point of a sweep, for both distributions."""
     methods = list(dict.fromkeys(m.method for m in found))
-    errors: list[tuple[str | int | float, ...]] = []
-    times: list[tuple[str | int | float, ...]] = []
+    errors: list[tuple[Cell, ...]] = []
+    times: list[tuple[Cell, ...]] = []
     for at in dict.fromkeys(m.at for m in found if m.sweep == sweep):
         for distribution in ("gaussian", "uniform"):
             here = [m for m in found if (m.sweep, m.at, m.distribution) == (sweep, at, distribution)]
             cells = [[m for m in here if m.method == method] for method in methods]
             reference = mean([m.reference for m in here])
-            errors.append((at, distribution, reference, *(mean([m.error for m in c]) for c in cells[1:])))
+            excess = [figure_cell(mean([m.error for m in c]), Rigor.weakest(m.rigor for m in c)) for c in cells[1:]]
+            errors.append((at, distribution, figure_cell(reference, Rigor.ESTIMATE), *excess))
             times.append((at, distribution, *(mean([m.seconds for m in c]) for c in cells)))
     names = [short(method) for method in methods]
     part = sweep.replace(" ", "-")
     return (
         Table(
-            f"sigma_Ryu, and sigma - sigma_Ryu of the others, by {sweep} (means)",
+            f"sigma_Ryu, and sigma - sigma_Ryu of the others, by {sweep} (means; {LEGEND})",
             (sweep, "entries", *names),
             tuple(errors),
             part,

@@ -5,28 +5,54 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lipaudit.errors import OutputError
-from lipaudit.experiments.plot import can_draw, draw
+from lipaudit.experiments.plot import draw, plot_problem
 from lipaudit.experiments.result import Cell, Result, Table
 
 
-def prepare_folder(folder: Path) -> None:
-    """Create the folder where it is missing, and refuse one that cannot be written to, before anything is computed."""
+@contextmanager
+def output_folder(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """The folder for the files of the experiments ``names``, created where it is missing; what is created and stays empty goes again.
+
+    Raises :class:`~lipaudit.errors.OutputError` where it cannot be written to, or holds a folder in the place of a file, before
+    anything is computed.
+    """
+    missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    try:
+        _prepare(folder, names)
+        yield
+    finally:
+        for path in missing:  # the innermost first
+            with suppress(OSError):  # it holds something, or was never made
+                path.rmdir()
+
+
+def _prepare(folder: Path, names: Sequence[str]) -> None:
+    if folder.is_symlink() and not folder.exists():
+        raise OutputError(
+            f"cannot write to {folder}: it is a link to something that does not exist; name a folder with -o"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".lipaudit.{os.getpid()}.tmp"
         probe.touch()
         probe.unlink()
+        taken = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.is_symlink()]
     except FileExistsError:
         raise OutputError(f"cannot write to {folder}: it is a file; name a folder with -o") from None
     except OSError as error:
         raise OutputError(f"cannot write to {folder}: {error.strerror}; name another folder with -o") from None
+    for path in taken:
+        if path.suffix in (".csv", ".png") and any(path.stem == n or path.stem.startswith(f"{n}-") for n in names):
+            raise OutputError(f"cannot write {path}: it is a folder; remove it, or name another folder with -o")
 
 
 def write(result: Result, folder: Path) -> list[Path]:
-    """Write ``NAME.csv`` (``NAME-part.csv`` per table) and, where matplotlib is installed, ``NAME.png``.
+    """Write ``NAME.csv`` (``NAME-part.csv`` per table) and, where matplotlib can be used, ``NAME.png``.
 
     Returns the files written. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
     """
@@ -35,7 +61,7 @@ def write(result: Result, folder: Path) -> list[Path]:
         path = folder / f"{result.name}{'-' if table.part else ''}{table.part}.csv"
         _write_whole(path, csv_text(table).encode("utf-8"))
         written.append(path)
-    if result.plots and can_draw():
+    if result.plots and not plot_problem():
         path = folder / f"{result.name}.png"
         _write_whole(path, draw(result.plots, f"{result.name}: {result.setting}"))
         written.append(path)
@@ -54,7 +80,7 @@ def csv_text(table: Table) -> str:
 def _cell(value: Cell) -> str:
     if value is None:
         return ""
-    return repr(value) if isinstance(value, float) else str(value)
+    return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 def _write_whole(path: Path, content: bytes) -> None:

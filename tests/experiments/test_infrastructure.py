@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import math
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,15 @@ import torch
 import lipaudit.experiments  # noqa: F401
 from lipaudit.errors import DeviceUnavailableError, OutputError, RegistryError, UsageError
 from lipaudit.experiments import plot as plots
+from lipaudit.experiments.cells import figure_cell
 from lipaudit.experiments.device import find_device, full_precision, timed
-from lipaudit.experiments.registry import Experiment, all_experiments, find_experiments, register
-from lipaudit.experiments.render import listing, render
+from lipaudit.experiments.registry import Experiment, Request, all_experiments, find_experiments, register
+from lipaudit.experiments.render import cell_text, listing, render
 from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
 from lipaudit.experiments.run import choose, missing_plot
 from lipaudit.experiments.statistics import deviation, mean, median, with_band
-from lipaudit.experiments.write import prepare_folder, write
+from lipaudit.experiments.write import output_folder, write
+from lipaudit.spectral.bracket import Rigor
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -74,7 +78,8 @@ def test_without_matplotlib_the_tables_are_written_and_the_plot_is_missed(
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
     assert [path.name for path in write(result(), tmp_path)] == ["fake.csv", "fake-more.csv"]
     assert "matplotlib is not installed" in missing_plot(result())
-    assert "lipaudit[plot]" in missing_plot(result())
+    assert 'the extra "plot"' in missing_plot(result())
+    assert "pip" not in missing_plot(result())
 
 
 def test_an_old_file_stays_whole_where_a_new_one_cannot_be_written(
@@ -93,14 +98,27 @@ def test_an_old_file_stays_whole_where_a_new_one_cannot_be_written(
 
 
 def test_the_folder_is_made_or_refused_before_anything_runs(tmp_path: Path) -> None:
-    prepare_folder(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
-    assert list((tmp_path / "a" / "b").iterdir()) == []
+    with output_folder(tmp_path / "a" / "b", ["fake"]):
+        assert (tmp_path / "a" / "b").is_dir()
+        assert list((tmp_path / "a" / "b").iterdir()) == []
+    assert not (tmp_path / "a").exists()  # nothing was written
+    with output_folder(tmp_path / "a" / "b", ["fake"]):
+        (tmp_path / "a" / "b" / "fake.csv").write_text("")
+    assert (tmp_path / "a" / "b" / "fake.csv").is_file()
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="it is a file"):
-        prepare_folder(tmp_path / "file")
-    with pytest.raises(OutputError, match="cannot write to"):
-        prepare_folder(tmp_path / "file" / "below")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "old" / "fake-more.csv").mkdir(parents=True)
+    for name, message in (
+        ("file", "it is a file"),
+        ("file/below", "cannot write to"),
+        ("dangling", "it is a link to something that does not exist"),
+        ("old", r"fake-more\.csv: it is a folder"),
+    ):
+        with pytest.raises(OutputError, match=message), output_folder(tmp_path / name, ["fake"]):
+            raise AssertionError("it was entered")
+    with output_folder(tmp_path / "old", ["fak"]):
+        pass
+    assert (tmp_path / "old").is_dir()  # empty or not, it was there before
 
 
 def test_text_has_tables_notes_and_both_verdicts_with_both_numbers() -> None:
@@ -172,6 +190,55 @@ def test_a_time_is_the_difference_of_two_clock_readings(monkeypatch: pytest.Monk
     readings = iter([3.0, 10.5])
     monkeypatch.setattr("lipaudit.experiments.device.time.perf_counter", lambda: next(readings))
     assert timed(lambda: "value", torch.device("cpu")) == ("value", 7.5)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**70])
+def test_seeds_out_of_range_are_refused(seed: int) -> None:
+    with pytest.raises(UsageError, match="seed"):
+        Request(seed=seed)
+    assert Request(seed=2**63 - 1).generator().initial_seed() == 2**63 - 1
+
+
+@pytest.mark.parametrize("value", [2.3825, 2.38249, -0.12341, 1e9 / 7])
+def test_bounds_are_shown_rounded_up_and_estimates_to_the_nearest(value: float, tmp_path: Path) -> None:
+    for rigor in (Rigor.CERTIFIED, Rigor.NUMERICAL):
+        cell = figure_cell(value, rigor)
+        assert Decimal(value) <= Decimal(cell_text(cell)) <= Decimal(value) + abs(Decimal(value)) / 1000
+    estimate = cell_text(figure_cell(value, Rigor.ESTIMATE))
+    assert estimate[0] == "~"
+    assert float(estimate[1:]) == pytest.approx(value, rel=5.1e-4)
+    write(Result("f", "", "", (Table("t", ("a",), ((cell,),)),)), tmp_path)
+    assert (tmp_path / "f.csv").read_text() == f"a\n{value!r}\n"
+    assert cell_text(figure_cell(math.inf, Rigor.ESTIMATE)) == "~inf"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs the extra plot")
+def test_a_label_looks_the_same_in_all_plots_and_the_legend_covers_none() -> None:
+    def plot(*labels: str) -> Plot:
+        return Plot("p", "x", "y", tuple(Series(label, (1.0, 2.0), (1.0, 2.0)) for label in labels))
+
+    figure = plots.compose([plot("b", "c"), plot("a", "b", "c"), plot("c")], "t")
+    figure.canvas.draw()
+    looks = [{(line.get_color(), line.get_linestyle()) for line in axes.lines} for axes in figure.axes]
+    assert looks[0] < looks[1]
+    assert looks[2] < looks[0]
+    assert len(looks[1]) == 3
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["b", "c", "a"]
+    for axes in figure.axes:
+        assert axes.get_legend() is None
+        assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="needs the extra plot")
+def test_categories_are_bars_under_their_names() -> None:
+    series = (Series("a", (0.0,), (3.0,)), Series("b", (0.0,), (5.0,)))
+    (axes,) = plots.compose([Plot("p", "network", "y", series, log_y=True, categories=("net",))], "t").axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["net"]
+    assert [bar.get_height() for bar in axes.patches] == [3, 5]
+    assert axes.patches[0].get_x() + axes.patches[0].get_width() == pytest.approx(axes.patches[1].get_x())
+    with pytest.raises(ValueError, match="2 categories"):
+        Plot("p", "", "", series, categories=("one", "two"))
 
 
 def test_statistics() -> None:

@@ -9,6 +9,7 @@ import torch
 from lipaudit.experiments import convergence, dimension_table, spectral_table
 from lipaudit.experiments.reference import lanczos_norm
 from lipaudit.experiments.registry import Request
+from lipaudit.experiments.render import cell_text
 
 
 def matrices(count: int, shape: tuple[int, int], dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -85,6 +86,20 @@ def test_spectral_table_has_the_errors_of_the_singular_values() -> None:
     assert rows["PI", 10][2] < 0
     assert rows["PI", 1000][4] == -2.43e-6
     assert len(found.claims) == 11
+    drawn = {series.label: series.y for series in found.plots[0].series}
+    assert drawn["power iteration, mean"] == tuple(
+        max(1e-16, abs(rows["PI", n][2])) for n in spectral_table.PAPER_POWER
+    )
+    gram = [row[2] for key, row in rows.items() if key[0] == "GI"]
+    assert drawn["Gram iteration, median"] == tuple(max(1e-16, value) for value in gram)
+    assert found.claims[2].measured.startswith(f"median {rows['GI', 12][2]:.3g} of 2 ")
+    assert "power iteration, mean" in found.tables[0].title
+
+
+def test_one_median_of_gram_iteration_stands_in_table_claims_and_plot() -> None:
+    errors = [-4e-16, 2e-16, 6e-16, -9e-16]  # the median of the signed ones would be -1e-16
+    assert spectral_table.centre("GI", errors) == pytest.approx(5e-16)
+    assert spectral_table.centre("PI", errors) == pytest.approx(-1.25e-16)
 
 
 @pytest.mark.parametrize("products", [6, 8, 10])
@@ -177,7 +192,20 @@ def test_errors_of_both_signs_do_not_cancel_in_the_claim() -> None:
     rounding = dimension_table.claims([(10, 2.0, 1.0, 0.0, 0.0, 5.0, 0.0, 4.9e-6)])[1]
     assert rounding.holds
     assert "1e-06" in rounding.statement
+    assert "allowed: 4.9e-06 against 0 at p = 10, within the 5e-06 of rounding" in rounding.measured
+    assert "allowed" not in closer.measured
     assert not dimension_table.claims([(10, 2.0, 1.0, 0.0, 0.0, 5.0, 0.0, 5.1e-6)])[1].holds
+
+
+def test_errors_within_rounding_are_marked_in_the_dimension_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dimension_table, "_last_gram", lambda matrix: 1.0 + 9e-7)
+    monkeypatch.setattr(dimension_table, "_last_power", lambda matrix, generator: 1.0 - 2e-6)
+    monkeypatch.setattr(dimension_table, "reference_norm", lambda matrix, generator: 1.0)
+    found = dimension_table.run(Request(), (10,), 2, memory=10**9)
+    assert [cell_text(cell) for cell in found.tables[0].rows[0][3:8]] == ["-2e-06", "9e-07*", "1", "2e-06", "9e-07*"]
+    assert "* marks" in found.tables[0].title
+    assert "power iteration" in found.title
+    assert "Gram iteration" in found.title
 
 
 def test_the_dimension_table_averages_absolute_errors(monkeypatch: pytest.MonkeyPatch) -> None:

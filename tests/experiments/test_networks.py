@@ -14,16 +14,18 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from lipaudit.errors import LipauditError, UsageError, WeightsUnavailableError
+from lipaudit.errors import LipauditError, ModelLoadError, ModelNotFoundError, UsageError, WeightsUnavailableError
 from lipaudit.experiments import memory_table, models, network_ratios, resnet18_layers, simulated_convolutions
 from lipaudit.experiments.live_memory import LiveBytes, peak_bytes
 from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, figure, timed_norms
 from lipaudit.experiments.registry import Request
+from lipaudit.experiments.render import cell_text, render
 from lipaudit.experiments.simulated_convolutions import Shape, convolution_of, random_kernel
 from lipaudit.experiments.simulated_summary import Measurement, below_table
 from lipaudit.experiments.simulated_summary import claims as simulated_claims
 from lipaudit.graph.capture import capture
 from lipaudit.graph.recognise import recognise
+from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.geometry import Convolution
 
 CPU = torch.device("cpu")
@@ -65,6 +67,13 @@ def test_simulated_convolutions_are_measured_against_their_true_norms() -> None:
     )
     assert all(total == 12 for _, _, total, _ in found.tables[-1].rows)
     assert len(found.plots) == 6
+    columns = found.tables[0].columns
+    for row in found.tables[0].rows:
+        texts = dict(zip(columns, map(cell_text, row), strict=True))
+        estimates = {name for name, text in texts.items() if text.startswith("~")}
+        assert estimates == {REFERENCE, "singla2021", "sedghi2019", "delattre2023"}
+        assert float(texts["lipaudit"]) >= row[columns.index("lipaudit")]
+    assert "~ marks estimates" in found.tables[0].title
 
 
 def test_uniform_kernels_lie_between_0_and_1() -> None:
@@ -119,7 +128,8 @@ def test_a_stride_can_be_ignored() -> None:
     strided = Convolution(kernel, (6, 6), (2, 2), ((1, 1), (1, 1)), (1, 1))
     for name, stride in ((REFERENCE, (2, 2)), (REFERENCE_STRIDE_1, (1, 1))):
         norms = timed_norms(name, 300, CPU, dtype=torch.float64)
-        value, seconds = figure(norms, strided)
+        value, rigor, seconds = figure(norms, strided)
+        assert rigor is Rigor.ESTIMATE
         assert value == pytest.approx(np.linalg.norm(operator(replace(strided, stride=stride)), 2), rel=1e-3)
         assert norms.seconds == [seconds]
 
@@ -182,6 +192,11 @@ def test_resnet18_layers_of_a_tiny_network(monkeypatch: pytest.MonkeyPatch) -> N
         plain = np.linalg.norm(operator(replace(convolution, stride=(1, 1))), 2)
         assert values[name][REFERENCE_STRIDE_1] == pytest.approx(plain, rel=1e-2)
     assert values["0"][REFERENCE_STRIDE_1] == values["0"][REFERENCE]
+    for row in values.values():
+        assert {name for name, cell in row.items() if cell_text(cell).startswith("~")} == {
+            REFERENCE, REFERENCE_STRIDE_1, "singla2021", "sedghi2019", "delattre2023",
+        }  # fmt: skip
+        assert float(cell_text(row["lipaudit"])) >= row["lipaudit"]
     assert [table.part for table in found.tables] == ["", "times"]
     assert found.tables[1].rows[-1][0] == "all"
     assert "random weights" in found.setting
@@ -206,7 +221,7 @@ def layer(**values: float) -> resnet18_layers.Layer:
         OURS: 1.001,
     }
     return resnet18_layers.Layer(
-        "l", "1x1x1x1", 4, {**found, "delattre2023": 1.001, **values}, dict.fromkeys(found, 1.0)
+        "l", "1x1x1x1", 4, {**found, "delattre2023": 1.001, **values}, dict.fromkeys(found, 1.0), {}
     )
 
 
@@ -234,6 +249,8 @@ def test_the_papers_weights_are_known_by_name_and_by_their_file(
     file.write_bytes(b"x")
     assert models.has_paper_weights("resnet18", None)
     assert models.has_paper_weights("resnet18", "IMAGENET1K_V1")
+    assert models.has_paper_weights("resnet18", "DEFAULT")
+    assert not models.has_paper_weights("resnet50", "DEFAULT")
     assert not models.has_paper_weights("resnet50", "IMAGENET1K_V2")
     assert not models.has_paper_weights("resnet18", "random")
     assert not models.has_paper_weights("resnet18", str(file))
@@ -254,31 +271,54 @@ def test_weights_that_cannot_be_fetched_are_an_error_that_says_what_to_do(monkey
         models.load_network("resnet18", 32, "missing.pth")
 
 
-def test_one_file_cannot_serve_several_networks() -> None:
-    models.check_one_file("weights.pth", ("resnet18",))
-    models.check_one_file("IMAGENET1K_V1", network_ratios.NETWORKS)
-    models.check_one_file("random", network_ratios.NETWORKS)
-    models.check_one_file(None, network_ratios.NETWORKS)
+def test_one_file_cannot_serve_several_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("weights.pth").write_bytes(b"x")
+    models.check_weights("weights.pth", ("resnet18",))
+    models.check_weights("IMAGENET1K_V1", network_ratios.NETWORKS)
+    models.check_weights("random", network_ratios.NETWORKS)
+    models.check_weights(None, network_ratios.NETWORKS)
     with pytest.raises(UsageError, match="cannot serve vgg16"):
-        models.check_one_file("weights.pth", network_ratios.NETWORKS)
-    with pytest.raises(UsageError, match="IMAGENET1K_V2"):
-        models.check_one_file("IMAGENET1K_V2", network_ratios.NETWORKS)
+        models.check_weights("weights.pth", network_ratios.NETWORKS)
+    with pytest.raises(UsageError, match=r"not all of vgg16.*IMAGENET1K_V2: --weights takes IMAGENET1K_V1"):
+        models.check_weights("IMAGENET1K_V2", network_ratios.NETWORKS)
+
+
+@pytest.mark.parametrize("names", [("resnet50",), ("resnet18", "resnet50")])
+def test_an_unknown_tag_lists_those_that_there_are(names: tuple[str, ...]) -> None:
+    with pytest.raises(
+        ModelNotFoundError, match=r"no file BOGUS_TAG.*: --weights takes .*IMAGENET1K_V1.*random, or a file"
+    ) as error:
+        models.check_weights("BOGUS_TAG", names)
+    assert ("IMAGENET1K_V2" in str(error.value)) == (names == ("resnet50",))
+
+
+def test_a_file_of_another_network_is_refused_without_options_that_do_not_exist(tmp_path: Path) -> None:
+    file = tmp_path / "other.pth"
+    torch.save(nn.Linear(2, 2).state_dict(), file)
+    with pytest.raises(
+        ModelLoadError, match=r"other\.pth does not fit resnet18.*state dict of torchvision's resnet18"
+    ) as error:
+        models.load_network("resnet18", 32, str(file))
+    assert "--arch" not in str(error.value)
 
 
 def test_network_bound_is_the_product_of_a_chain() -> None:
     module = chain()
     graph = recognise(capture(module, {"x": torch.zeros(1, 3, 6, 6)}))
-    log_bound, seconds = network_ratios.network_bound(graph, OURS, None, CPU, 0)
+    log_bound, rigor, seconds = network_ratios.network_figure(graph, OURS, None, CPU, 0)
+    assert rigor is Rigor.CERTIFIED
     true = math.prod(np.linalg.norm(operator(convolution), 2) for convolution in chain_layers())
     true *= np.linalg.norm(module[4].weight.detach().double().numpy(), 2)
     assert true <= math.exp(log_bound) <= true * 1.1
     assert seconds > 0
     dense: network_ratios.DenseNorms = {}
-    reference, _ = network_ratios.network_bound(graph, REFERENCE, 300, CPU, 0, dense)
+    reference, rigor, _ = network_ratios.network_figure(graph, REFERENCE, 300, CPU, 0, dense)
+    assert rigor is Rigor.ESTIMATE
     assert math.exp(reference) == pytest.approx(true, rel=2e-3)
     (bracket,) = dense.values()
     assert bracket.upper == pytest.approx(np.linalg.norm(module[4].weight.detach().numpy(), 2), rel=1e-3)
-    again, _ = network_ratios.network_bound(graph, REFERENCE, 300, CPU, 0, dict.fromkeys(dense, bracket * bracket))
+    again, _, _ = network_ratios.network_figure(graph, REFERENCE, 300, CPU, 0, dict.fromkeys(dense, bracket * bracket))
     assert again - reference == pytest.approx(bracket.log_upper)  # kept norms are not computed again
 
 
@@ -289,14 +329,28 @@ def test_network_ratios_of_a_tiny_network(monkeypatch: pytest.MonkeyPatch) -> No
     rows = {row[1]: row for row in found.tables[0].rows}
     assert set(rows) == {REFERENCE, REFERENCE_STRIDE_1, "singla2021", "araujo2021", "delattre2023", "lipaudit"}
     for row in rows.values():
-        assert row[3] == pytest.approx(10 ** (row[2] - rows[REFERENCE][2]), rel=0.05)
-    assert rows[REFERENCE][3] == 1
-    assert found.tables[0].columns[4:6] == ("stride 1", "deviation (stride 1)")
+        assert row[4] == pytest.approx(10 ** (row[3] - rows[REFERENCE][3]), rel=0.05)
+    assert rows[REFERENCE][4] == 1
+    assert {name: row[2] for name, row in rows.items()} == {
+        REFERENCE: "estimate", REFERENCE_STRIDE_1: "estimate", "singla2021": "estimate", "araujo2021": "numerical",
+        "delattre2023": "estimate", "lipaudit": "certified",
+    }  # fmt: skip
+    for name, row in rows.items():
+        assert cell_text(row[3]).startswith("~") == (row[2] == "estimate"), name
+    true = math.prod(np.linalg.norm(operator(convolution), 2) for convolution in chain_layers())
+    true *= np.linalg.norm(chain()[4].weight.detach().double().numpy(), 2)
+    assert float(cell_text(rows["lipaudit"][3])) >= rows["lipaudit"][3] >= math.log10(true)
+    text = render(found)
+    assert "Delattre et al. 2023, Table 2" in " ".join(text.split())
+    assert "[P]" not in text
+    for word in ("bounds of the networks", "tighter bound", "deviation (stride 1)"):
+        assert word not in text
+    assert found.plots[0].categories == ("resnet18",)
     assert ("resnet18", "delattre2023", 1.47, 0.039) in found.tables[1].rows
     assert any("1 + Lip F" in note for note in found.notes)
 
 
-def bounds(**logs: float) -> dict[str, network_ratios.Bounds]:
+def bounds(**logs: float) -> dict[str, network_ratios.Figures]:
     values = {
         REFERENCE: 1.0,
         REFERENCE_STRIDE_1: 1.0,
@@ -308,7 +362,7 @@ def bounds(**logs: float) -> dict[str, network_ratios.Bounds]:
     values |= logs
     times = {name: [0.1 if name == "delattre2023" and logs.get("fast", 1) else 1.0] for name in values}
     times[REFERENCE_STRIDE_1] = [0.5]
-    return {"net": network_ratios.Bounds({k: [v] for k, v in values.items() if k != "fast"}, times)}
+    return {"net": network_ratios.Figures({k: [v] for k, v in values.items() if k != "fast"}, times)}
 
 
 def test_network_claims_come_out_both_ways() -> None:
@@ -389,6 +443,7 @@ def test_memory_table_at_a_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     found = memory_table.run(Request(), ("resnet18",), 32)
     assert [row[:2] for row in found.tables[0].rows] == [("resnet18", way) for way in memory_table.WAYS]
     assert [row[4] for row in found.tables[0].rows] == ["9770", 4322.0, None]
+    assert found.plots[0].categories == ("resnet18",)
     peak = peak_bytes(lambda: memory_table.gradients(small_layers(), memory_table.explicit), CPU)
     assert found.tables[0].rows[1][2] == pytest.approx(peak / 1e6, rel=0.2)
     assert found.claims[0].holds
