@@ -24,6 +24,7 @@ PRODUCTS = 16
 COMPARED = (10, 11)
 SPREAD = 2.0
 _DRAWN_BELOW = 1e-16
+_METHODS = "Gram: Gram iteration, counted in products; power: power iteration"
 
 
 @dataclass(frozen=True)
@@ -152,13 +153,13 @@ def _table(histories: Histories, part: str) -> Table:
     rows = _rows("Gram", range(len(histories.gram)), 0, histories.gram * histories.reference)
     rows += _rows("power", _marks(len(histories.power)), 1, histories.power * histories.reference)
     columns = ("method", "iterations", "mean error", "smallest", "largest")
-    return Table("|sigma - sigma_ref| over the matrices", columns, tuple(rows), part)
+    return Table(f"|sigma - sigma_ref| over the matrices ({_METHODS})", columns, tuple(rows), part)
 
 
 def _starts_table(histories: Histories, part: str) -> Table:
     rows = _rows("power", _marks(len(histories.power)), 1, histories.power * histories.reference)
     columns = ("method", "iterations", "mean error", "smallest", "largest")
-    return Table("|sigma - sigma_ref| over random starts on one matrix", columns, tuple(rows), part)
+    return Table(f"|sigma - sigma_ref| over random starts on one matrix ({_METHODS})", columns, tuple(rows), part)
 
 
 def _matrices_plot(histories: Histories) -> Plot:
