@@ -146,12 +146,15 @@ def ratio_table(found: dict[str, Figures]) -> Table:
             spread = deviation([math.exp(r) for r in logs]) if max(logs) < 709 else None
             rigor = bounds.rigors[method]
             log10 = figure_cell(round_up(mean(bounds.logs[method]) / math.log(10)), rigor)
-            ratios = (bounds.ratio(method), bounds.ratio(method, REFERENCE_STRIDE_1))
+            ratios = [
+                1.0 if method == base else figure_cell(bounds.ratio(method, base), Rigor.ESTIMATE)
+                for base in (REFERENCE, REFERENCE_STRIDE_1)
+            ]
             rows.append((name, short(method), rigor.value, log10, *ratios, spread, mean(bounds.seconds[method])))
     columns = ("network", "method", "rigor", "log10 B", "B / B_Ryu", "stride 1", "std. deviation", "seconds")
     title = (
-        f"figures B of the networks ({LEGEND}), and their ratios to Ryu's with the true strides and with stride 1, which are estimates as "
-        "Ryu's figure is; standard deviation of the ratio at stride 1 over random starts"
+        f"figures B of the networks ({LEGEND}), and their ratios to Ryu's estimate with the true strides and with "
+        "stride 1; standard deviation of the ratio at stride 1 over random starts"
     )
     return Table(title, columns, tuple(rows))
 
