@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lipaudit.experiments.cells import LEGEND, figure_cell
+from lipaudit.experiments.cells import figure_cell
 from lipaudit.experiments.methods import OURS, REFERENCE, short
 from lipaudit.experiments.result import Cell, Claim, Plot, Series, Table
 from lipaudit.experiments.statistics import mean
@@ -65,7 +65,7 @@ def sweep_tables(sweep: str, found: Sequence[Measurement]) -> tuple[Table, Table
     part = sweep.replace(" ", "-")
     return (
         Table(
-            f"sigma_Ryu, and sigma - sigma_Ryu of the others, by {sweep} (means; {LEGEND})",
+            f"sigma_Ryu, and sigma - sigma_Ryu of the others, by {sweep} (means; ~ marks those of estimates; those of upper bounds are rounded up)",
             (sweep, "entries", *names),
             tuple(errors),
             part,

@@ -73,7 +73,7 @@ def test_simulated_convolutions_are_measured_against_their_true_norms() -> None:
         estimates = {name for name, text in texts.items() if text.startswith("~")}
         assert estimates == {REFERENCE, "singla2021", "sedghi2019", "delattre2023"}
         assert float(texts["lipaudit"]) >= row[columns.index("lipaudit")]
-    assert "~ marks estimates" in found.tables[0].title
+    assert "~ marks those of estimates" in found.tables[0].title
 
 
 def test_uniform_kernels_lie_between_0_and_1() -> None:
