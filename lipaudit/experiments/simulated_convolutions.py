@@ -74,8 +74,8 @@ def run(request: Request, sweeps: dict[str, Sequence[Shape]], repeats: int) -> R
         claims(found),
         tuple(plot(sweep, found, quantity) for quantity in ("error", "time") for sweep in sweeps),
         (
-            "lipaudit's figure is certified for the zero-padded operator: by the circular convolution of the period input size + padding, by "
-            "the supremum over all frequencies, or by the written-out operator.",
+            "lipaudit's figure is certified for the zero-padded operator: by the circular convolution of the period input size "
+            "+ padding, by the supremum over all frequencies, or by the written-out operator.",
         ),
     )
 

@@ -65,7 +65,8 @@ def sweep_tables(sweep: str, found: Sequence[Measurement]) -> tuple[Table, Table
     part = sweep.replace(" ", "-")
     return (
         Table(
-            f"sigma_Ryu, and sigma - sigma_Ryu of the others, by {sweep} (means; ~ marks those of estimates; those of upper bounds are rounded up)",
+            f"sigma_Ryu, and sigma - sigma_Ryu of the others, by {sweep} (means; ~ marks those of estimates; "
+            "those of upper bounds are rounded up)",
             (sweep, "entries", *names),
             tuple(errors),
             part,
