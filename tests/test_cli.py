@@ -451,6 +451,8 @@ def test_help_says_where_methods_and_their_defaults_are_listed(verb: str, capsys
 def test_schema_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out) == load_schema()
+    assert main(["schema", "--help"]) == 0
+    assert "of audits (the JSON of compare is another format)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("args", [["--help"], ["-h"], ["audit", "--help"], ["--version"]])
@@ -531,9 +533,9 @@ def test_a_terminal_that_lacks_a_character_shows_it_escaped() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_control_c_leaves_no_file(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys, types, lipaudit.cli as cli;"
+        "import os, signal, sys, time, types, lipaudit.cli as cli;"
         "api, front = types.ModuleType('lipaudit.api'), types.ModuleType('lipaudit.frontends');"
-        f"api.audit = lambda spec, **options: os.kill(os.getpid(), {int(signal.SIGINT)});"
+        f"api.audit = lambda spec, **options: (os.kill(os.getpid(), {int(signal.SIGINT)}), time.sleep(60));"
         "front.expand = lambda spec: [spec];"
         "sys.modules |= {'lipaudit.api': api, 'lipaudit.frontends': front};"
         "sys.exit(cli.main(['net', '-o', 'report.txt']))"
