@@ -31,7 +31,9 @@ from lipaudit.opening import (
     InputShape,
     captured,
     check_settings,
+    check_weights,
     environment,
+    is_number,
     model_record,
     open_model,
     placed,
@@ -39,7 +41,13 @@ from lipaudit.opening import (
     timestamp,
 )
 from lipaudit.report.assemble import domain_record, layer_records, network_record
-from lipaudit.report.comparison import Comparison, ComparisonSettings, layer_comparisons, method_comparisons
+from lipaudit.report.comparison import (
+    Comparison,
+    ComparisonSettings,
+    layer_comparisons,
+    method_comparisons,
+    weights_without_rows,
+)
 from lipaudit.report.methods import is_refuted
 from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
@@ -116,7 +124,8 @@ def audit(
     >>> report.network.status, 4 <= report.network.upper_bound <= 4.004
     ('finite', True)
     """
-    check_settings(tol, device)
+    check_settings(tol, device, seed)
+    check_weights(model, weights)
     published = find_requested(method, iterations)
     weights = None if structure and weights == "random" else weights  # neither is loaded
     if structure and (lower_bound or weights is not None or arch is not None):
@@ -207,7 +216,7 @@ def compare(
 
     Args:
         model, input_shape, weights, arch, device, tol, seed: as for :func:`audit`; ``tol`` is that of the certified bounds.
-        methods: names as ``lipaudit methods`` lists them, in a sequence or as ``--methods`` takes them; default: every method.
+        methods: names as ``lipaudit methods`` lists them, in a list or tuple, or as ``--methods`` takes them; default: every method.
         iterations: iterations or samples, for the methods that have any; default: the number that ``lipaudit methods`` shows
             for each.
         time_limit: seconds per method after which it measures nothing more, None for none. What has begun is finished.
@@ -220,9 +229,10 @@ def compare(
     >>> found.layers[0].figures[0].below_lower_bound, found.methods[0].violations
     (False, 0)
     """
-    check_settings(tol, device)
-    if time_limit is not None and not (0 < time_limit < math.inf):
-        raise UsageError(f"the time limit (--time-limit) is a number of seconds above 0, not {time_limit}")
+    check_settings(tol, device, seed)
+    check_weights(model, weights)
+    if time_limit is not None and not (is_number(time_limit) and 0 < time_limit < math.inf):
+        raise UsageError(f"the time limit (--time-limit) is a number of seconds above 0, not {time_limit!r}")
     chosen = find_compared(methods, iterations)
     options = [(m, Options(iterations if m.iterations is not None else None, seed=seed, tolerance=tol)) for m in chosen]
     loaded = open_model(model, input_shape, weights, arch)
@@ -245,7 +255,7 @@ def compare(
             tool_version=__version__,
             created=timestamp(),
             environment=environment(),
-            notes=(*loaded.notes, *remarks(network.graph)),
+            notes=(*loaded.notes, *remarks(network.graph), *weights_without_rows(network.simple)),
         )
 
 

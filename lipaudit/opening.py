@@ -25,7 +25,7 @@ from lipaudit.errors import (
 )
 from lipaudit.frontends import LoadedModel, load
 from lipaudit.frontends.module import wrap_module
-from lipaudit.frontends.spec import parse_input
+from lipaudit.frontends.spec import Kind, parse_input, parse_spec
 from lipaudit.graph.capture import capture
 from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
 from lipaudit.graph.node import Graph
@@ -36,6 +36,7 @@ from lipaudit.report.record import ModelRecord
 from lipaudit.spectral.gram import check_tolerance
 
 _PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
+_DEVICES = ("auto", "cpu", "cuda")
 InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
 
 
@@ -63,14 +64,34 @@ class Captured:
     simple: Graph
 
 
-def check_settings(tol: float, device: str) -> None:
-    """Refuse a tolerance that means nothing and a device that is not there."""
+def check_settings(tol: float, device: str, seed: int) -> None:
+    """Refuse a tolerance that means nothing, a device that is not there, and what is no seed."""
+    if not is_number(tol):
+        raise UsageError(f"the tolerance (--tol) is a number, not {tol!r}")
+    if device not in _DEVICES:
+        raise UsageError(f"there is no device {device!r}: choose one of {', '.join(_DEVICES)} (--device)")
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise UsageError(f"a seed (--seed) is a whole number from 0 to 2^63 - 1, not {seed!r}")
     try:
         check_tolerance(tol)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
+
+
+def check_weights(model: nn.Module | str, weights: str | None) -> None:
+    """Refuse random weights for what makes its own."""
+    if weights == "random" and isinstance(model, str) and parse_spec(model).kind is Kind.FACTORY:
+        raise UsageError(
+            f"{model} makes its own weights, and lipaudit draws none for it: leave out weights (--weights random) to keep "
+            "them, or name a file of weights"
+        )
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an integer or a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def open_model(

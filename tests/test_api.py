@@ -358,3 +358,53 @@ def test_an_estimate_below_a_jacobian_is_said_to_be_too_small_at_the_headline() 
 def test_a_method_that_cannot_be_used_is_refused_before_anything_is_loaded(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         lipaudit.audit("no-such-model.onnx", **options)
+
+
+@pytest.mark.parametrize("function", [lipaudit.audit, lipaudit.compare])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seed": 2**70}, r"a seed \(--seed\) is a whole number from 0 to 2\^63 - 1, not 1180591620717411303424"),
+        ({"seed": -1}, "not -1"),
+        ({"seed": 1.5}, "not 1.5"),
+        ({"seed": True}, "not True"),
+        ({"tol": "x"}, r"the tolerance \(--tol\) is a number, not 'x'"),
+        ({"tol": None}, "not None"),
+        ({"device": "nope"}, "there is no device 'nope': choose one of auto, cpu, cuda"),
+        ({"device": None}, "there is no device None"),
+        ({"iterations": 10**30}, "at most 1,000,000"),
+        ({"iterations": "3"}, "whole number of at least 1, not '3'"),
+    ],
+)
+def test_arguments_of_another_kind_are_one_clear_error(function: Any, options: dict[str, Any], words: str) -> None:
+    method = {"method": "ryu2019"} if function is lipaudit.audit else {"methods": "ryu2019"}
+    with pytest.raises(UsageError, match=words):
+        function(small(), input_shape=(2, 4, 4), **method, **options)
+
+
+class Excited(nn.Module):
+    """A convolution whose channels are gated by their means (squeeze and excite)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.gate = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        return y * torch.sigmoid(self.gate(y.mean((2, 3), keepdim=True)))
+
+
+def test_an_estimate_over_pixels_is_no_bound_that_a_gate_can_judge() -> None:
+    torch.manual_seed(0)
+    report = lipaudit.audit(Excited(), input_shape=(3, 6, 6), method="ryu2019", mean=0.5, std=0.25)
+    (pixels,) = report.network.other_domains
+    assert (report.network.status, pixels.domain, pixels.status, pixels.rigor) == (
+        "unbounded",
+        "pixels",
+        "finite",
+        "estimate",
+    )
+    for problem in (gate_problem(report, 9.0), strict_problem(report)):
+        assert "it has one" not in problem
+        assert "--method gram with --domain pixels may give one" in problem
+    assert "is what a gate can judge" not in " ".join(str(report).split())

@@ -108,7 +108,6 @@ def test_the_sample_model_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         for entry in layer["figures"]:
             assert entry["below_lower_bound"] is (entry["figure"] < layer["lower_bound"])
             assert entry["log10_figure"] == pytest.approx(math.log10(entry["figure"]))
-            assert entry["seconds"] >= 0
     for record in document["methods"]:
         figures = [f for layer in document["layers"] for f in layer["figures"] if f["method"] == record["name"]]
         assert record["violations"] == sum(f["below_lower_bound"] for f in figures)
@@ -282,9 +281,81 @@ def test_an_unmarked_figure_of_a_strided_layer_may_be_far_above_its_norm() -> No
 
 
 def test_python_refuses_a_time_limit_that_is_none() -> None:
-    for limit in (0.0, -1.0, math.nan, math.inf):
+    for limit in (0.0, -1.0, math.nan, math.inf, "3", True, [3]):
         with pytest.raises(UsageError, match="time limit"):
             lipaudit.compare(nn.ReLU(), input_shape=(1, 4), time_limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("error", "caught"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            True,
+        ),
+        (RuntimeError("a shape does not fit"), False),
+    ],
+)
+def test_a_method_without_memory_has_no_figure_and_other_errors_are_not_hidden(
+    error: Exception, caught: bool, registered: dict[str, Method]
+) -> None:
+    def fails(_convolution: Convolution, _options: Options) -> Bracket:
+        raise error
+
+    added(registered, "large2030", fails)
+    if not caught:
+        with pytest.raises(RuntimeError, match="a shape does not fit"):
+            lipaudit.compare(difference(), methods=["large2030"], input_shape=(1, 3, 3))
+        return
+    found = lipaudit.compare(difference(), methods=["large2030"], input_shape=(1, 3, 3))
+    record = only(found, "large2030")
+    assert (record.outcome, record.reason) == ("undefined", "it needs more memory than there is")
+
+
+def test_what_torch_says_without_memory_is_recognised(registered: dict[str, Method]) -> None:
+    added(registered, "large2030", lambda *_: figure(torch.empty(2**50), Rigor.ESTIMATE))
+    found = lipaudit.compare(difference(), methods=["large2030"], input_shape=(1, 3, 3))
+    assert only(found, "large2030").reason == "it needs more memory than there is"
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 2)
+        self.mixing = nn.Parameter(torch.randn(5, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.mixing @ self.rnn(x)[0])
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")  # of torch, while it exports an LSTM
+def test_weights_without_a_row_are_named() -> None:
+    found = lipaudit.compare(Recurrent(), methods=["gram"], input_shape={"x": (1, 5, 3)})
+    assert [row.op for row in found.layers] == ["linear"]
+    (note,) = (note for note in found.notes if "have no rows" in note)
+    assert "rnn (lstm)" in note
+    assert "(matmul)" in note
+    assert "head" not in note
+    assert "have no rows" in str(found)
+    plain = lipaudit.compare(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), methods=["gram"], input_shape=(1, 4))
+    assert not any("have no rows" in note for note in plain.notes)
+
+
+def test_two_runs_give_the_same_bytes_but_for_seconds_and_the_time_of_day() -> None:
+    def text() -> str:
+        document = json.loads(lipaudit.compare(SAMPLE, methods=["sedghi2019", "ryu2019"]).to_json())
+        del document["created"], document["seconds"]
+        return json.dumps(document)
+
+    assert text() == text()
+    assert '"seconds"' not in text()
+
+
+def test_a_comparison_is_read_back() -> None:
+    found = lipaudit.compare(SAMPLE, methods=["sedghi2019", "ryu2019"])
+    assert Comparison.from_json(found.to_json()) == found
 
 
 def test_a_file_appears_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from lipaudit.spectral.norms import BatchedNorms, CertifiedNorms, Norms, Publish
 from lipaudit.spectral.published.registry import Method, Options, all_methods
 
 OURS = "gram"
+MOST_ITERATIONS = 1_000_000
 
 
 def method_names() -> tuple[str, ...]:
@@ -25,7 +26,7 @@ def find_requested(name: str, iterations: int | None = None) -> Method | None:
     """The published method of that name, None for lipaudit's own norms.
 
     Raises:
-        UsageError: if there is none, or ``iterations`` are below 1 or given to a method that has none.
+        UsageError: if there is none, or ``iterations`` are out of range or given to a method that has none.
 
     >>> find_requested("gram") is None, find_requested("sedghi2019").title
     (True, 'Sedghi 2019')
@@ -40,16 +41,22 @@ def find_requested(name: str, iterations: int | None = None) -> Method | None:
 
 
 def check_iterations(iterations: int | None) -> None:
-    """Refuse a number of iterations below 1."""
-    if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
+    """Refuse what is no number of iterations, or one that no method ends with."""
+    if iterations is None:
+        return
+    whole = isinstance(iterations, int) and not isinstance(iterations, bool)
+    if not whole or iterations < 1:
         raise UsageError(f"iterations (--iterations) are a whole number of at least 1, not {iterations!r}")
+    if iterations > MOST_ITERATIONS:
+        raise UsageError(f"iterations (--iterations) are at most {MOST_ITERATIONS:,}, not {iterations:,}")
 
 
 def find_compared(names: str | Sequence[str] | None, iterations: int | None = None) -> tuple[Method, ...]:
     """The registered methods of those names, in their order; every one for None. A text has names separated by commas.
 
     Raises:
-        UsageError: if a name is unknown or occurs twice, there is none, or ``iterations`` are given and no method has any.
+        UsageError: if a name is unknown or occurs twice, there is none, or ``iterations`` are given and no method has any; and for
+            names in anything but a text, a list or a tuple.
 
     >>> [method.name for method in find_compared("ryu2019")]
     ['ryu2019']
@@ -58,8 +65,12 @@ def find_compared(names: str | Sequence[str] | None, iterations: int | None = No
     known = {method.name: method for method in all_methods()}
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
+    if not isinstance(names, list | tuple | None):
+        raise UsageError(
+            f"methods are a text, or a list or tuple of names such as {next(iter(known))!r}, not {type(names).__name__}"
+        )
     for name in names or ():
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise UsageError(f"there is no method {name!r}; choose from {', '.join(known)}")
     if names is not None and not names:
         raise UsageError(

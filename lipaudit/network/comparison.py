@@ -21,7 +21,7 @@ from lipaudit.graph.linear import Dense, as_convolution, as_dense
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.extents import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
-from lipaudit.rules.registry import Settings, Status
+from lipaudit.rules.registry import Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket, round_down
 from lipaudit.spectral.convolution import ConvolutionNorm
 from lipaudit.spectral.geometry import Convolution
@@ -32,6 +32,10 @@ from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_un
 
 # power iterations for the lower end of a convolution's bracket; an audit takes fewer
 ITERATIONS = 50
+# what torch says in a bare RuntimeError where the system gives it no memory of the CPU
+_REFUSED = "DefaultCPUAllocator: can't allocate memory"
+_MEMORY = "it needs more memory than there is"
+_RECURRENT = ("aten.lstm", "aten.gru", "aten.rnn")
 Progress = Callable[[int, int, str], None]
 
 
@@ -124,7 +128,11 @@ class TimedNorms:
         except MethodError as error:
             reason = str(error)
         except (MemoryError, torch.OutOfMemoryError):
-            reason = "it needs more memory than there is"
+            reason = _MEMORY
+        except RuntimeError as error:
+            if _REFUSED not in str(error):
+                raise
+            reason = _MEMORY
         seconds = time.perf_counter() - begin
         self.seconds += seconds
         return Measurement(Outcome.UNDEFINED if bracket is None else Outcome.MEASURED, bracket, seconds, reason)
@@ -158,6 +166,36 @@ def linear_layers(graph: Graph) -> list[tuple[Node, Convolution | Dense]]:
         linear = payload if isinstance(payload, Convolution | Dense) else as_convolution(node) or as_dense(node)
         if linear is not None:
             found.append((node, linear))
+    return found
+
+
+@dataclass
+class _Asked:
+    """Norms that only remember what they were asked for."""
+
+    tolerance: float = 1e-3
+    weights_known: bool = True
+    weights: list[object] = field(default_factory=list)
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        self.weights.append(convolution)
+        return ConvolutionNorm(Bracket.exact(1.0), "")
+
+    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
+        self.weights.append(matrices)
+        return Bracket.exact(1.0)
+
+
+def weighted_elsewhere(graph: Graph) -> list[Node]:
+    """The nodes whose rules ask for norms of weights though they are neither convolution nor dense layer, and recurrent layers."""
+    rows = {node.name for node, _ in linear_layers(graph)}
+    found = []
+    for node in graph:
+        if node.op != "input" and node.name not in rows:
+            norms = _Asked()
+            apply_rule(node, Settings(norms))
+            if norms.weights or node.op.startswith(_RECURRENT):
+                found.append(node)
     return found
 
 

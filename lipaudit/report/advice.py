@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lipaudit.report.display import names_text, printable, share_text
-from lipaudit.report.domains import finite_elsewhere, may_be_finite_on_images, place
+from lipaudit.report.domains import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.report.methods import has_estimates, is_undefined
 from lipaudit.report.record import AuditReport, LayerRecord
 from lipaudit.report.stretching import is_above, stretching
@@ -49,6 +49,11 @@ def advice(report: AuditReport) -> Iterable[str]:
             f"Over {place(report.settings, other.domain)} every operation has a finite constant: --domain {other.domain} "
             "shows each of them, and is what a gate can judge."
         )
+    elif (guess := estimated_elsewhere(report)) is not None:
+        yield printable(
+            f"Over {place(report.settings, guess.domain)} every operation has a finite constant, but {report.settings.method} only "
+            f"estimates some of them, and no gate can judge that: --domain {guess.domain} --method gram may give a bound."
+        )
     elif may_be_finite_on_images(report):
         yield (
             "If the inputs are images, --domain pixels may give a bound, because there the signals are bounded: add --mean "
@@ -56,7 +61,9 @@ def advice(report: AuditReport) -> Iterable[str]:
         )
     if network.rigor == "estimate":
         yield "An estimate proves nothing and passes neither --max-log10-bound nor --strict: --method gram gives a bound."
-    elif network.status == "finite" and stretching(report):
+    elif has_estimates(report):
+        yield "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them."
+    if network.rigor != "estimate" and network.status == "finite" and stretching(report):
         yield (
             "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
             "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."

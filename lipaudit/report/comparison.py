@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lipaudit.graph.node import Graph
-from lipaudit.network.comparison import Layer, Measurement, MethodResult, Outcome, gaps, is_violation
+from lipaudit.network.comparison import (
+    Layer,
+    Measurement,
+    MethodResult,
+    Outcome,
+    gaps,
+    is_violation,
+    weighted_elsewhere,
+)
+from lipaudit.report.display import names_text
 from lipaudit.report.naming import details, input_size, short_name, titles, weight_shape
 from lipaudit.report.record import ModelRecord
 from lipaudit.rules.registry import Status
 from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
 
 _LOG10 = math.log(10)
-SCHEMA_VERSION = "1.0"  # of the JSON of comparisons, which is a format of its own beside that of reports
 # a figure that misses the certified lower bound by less than this part of it has not converged to its last digits
 LAST_DIGITS = 1e-6
 REFERENCE = "ryu2019"  # whose network figure the others are divided by, as in Table 2 of the paper on Gram iteration
@@ -128,11 +135,17 @@ class Comparison:
         return table(self)
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The record as JSON text, field by field; what is not known is null, NaN and infinity are never written."""
-        body = asdict(self)
-        tool = {"name": "lipaudit", "version": body.pop("tool_version")}
-        head = {"kind": "comparison", "schema_version": SCHEMA_VERSION, "tool": tool}
-        return json.dumps({**head, **body}, indent=indent, allow_nan=False)
+        """The record as JSON text; ``Comparison.from_json`` reads it back to an equal record."""
+        from lipaudit.report.comparison_json import to_json
+
+        return to_json(self, indent)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Comparison:
+        """The record that ``to_json`` wrote; a :class:`~lipaudit.errors.UsageError` says why a text is none."""
+        from lipaudit.report.comparison_json import from_json
+
+        return from_json(text)
 
 
 def layer_comparisons(layers: Sequence[Layer], graph: Graph, names: Mapping[str, str]) -> tuple[LayerComparison, ...]:
@@ -152,6 +165,17 @@ def layer_comparisons(layers: Sequence[Layer], graph: Graph, names: Mapping[str,
         )
         for node, layer in zip(nodes, layers, strict=True)
     )
+
+
+def weights_without_rows(graph: Graph) -> list[str]:
+    """The remark that weights of recurrent layers and of other operations stand in no row; none where there are none."""
+    named = [f"{node.module or node.name} ({short_name(node)})" for node in weighted_elsewhere(graph)]
+    if not named:
+        return []
+    return [
+        f"Weights of recurrent layers and of products other than dense layers have no rows: {names_text(named)}. They count in the "
+        "figures of the network and in its seconds."
+    ]
 
 
 def _bounds(truth: Bracket | None) -> dict[str, float | None]:

@@ -33,7 +33,7 @@ def table(found: Comparison) -> str:
     """Figures, times and what they amount to for the network, at most 100 characters wide."""
     names = shorten_paths([printable(layer.name) for layer in found.layers], _LAYER)
     lines = [*_wrapped(title(found.model)), ""]
-    for head, fixed, columns in _parts(found):
+    for head, fixed, columns in _parts(found) if found.layers else ():
         lines += [head, ""]
         columns = {key: _with_room(cells) for key, cells in columns.items()}
         for block in _blocks({"layer": names, **fixed}, columns):
@@ -49,7 +49,7 @@ def table(found: Comparison) -> str:
 def markdown(found: Comparison) -> str:
     """The same content in GitHub-flavoured Markdown, every method in one table."""
     lines = [f"## Comparison of methods on {escape(title(found.model))}", ""]
-    for head, fixed, columns in _parts(found):
+    for head, fixed, columns in _parts(found) if found.layers else ():
         named = {"layer": [printable(layer.name) for layer in found.layers]}
         lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
     methods = {"method": [m.name for m in found.methods]}
@@ -139,15 +139,15 @@ def _notes(found: Comparison) -> list[str]:
 
 def _summary(found: Comparison) -> Columns:
     methods, layers = found.methods, len(found.layers)
-    beside = any(m.name == REFERENCE for m in methods)
-    ratios = {f"/ {REFERENCE}": [_ratio(m.ratio_to_ryu2019) for m in methods]} if beside else {}
+    reference = next((m for m in methods if m.name == REFERENCE), None)
+    ratios = {f"/ {REFERENCE}": [_ratio(m, reference) for m in methods]} if reference is not None else {}
     return {
         "network": [_network(m) for m in methods],
         **ratios,
         "rigor": [m.network_rigor or "" for m in methods],
         "below": [f"{m.violations} of {m.measured}" for m in methods],
         "by <1e-6": [str(m.violations_in_last_digits) if m.violations else "" for m in methods],
-        "worst": ["" if m.worst_shortfall is None else f"{-100 * m.worst_shortfall:.2g}%" for m in methods],
+        "worst": [_percent(m.worst_shortfall) for m in methods],
         "measured": [f"{m.measured} of {layers}" for m in methods],
         "seconds": [_seconds(m.seconds) for m in methods],
     }
@@ -159,8 +159,18 @@ def _network(m: MethodComparison) -> str:
     return _said(m.network_figure, m.log10_network_figure, m.network_rigor)
 
 
-def _ratio(value: float | None) -> str:
-    return "" if value is None else estimate_text(value, None)[1:]
+def _ratio(m: MethodComparison, reference: MethodComparison) -> str:
+    """The ratio of two figures, an estimate where one of them is."""
+    text = estimate_text(m.ratio_to_ryu2019, None)
+    return text if "estimate" in (m.network_rigor, reference.network_rigor) else text[1:]
+
+
+def _percent(shortfall: float | None) -> str:
+    """A part of the whole below it in percent, two significant digits."""
+    if shortfall is None:
+        return ""
+    percent = 100 * shortfall
+    return f"-{percent:.0f}%" if percent >= 10 else f"-{percent:.2g}%"
 
 
 def _seconds(value: float) -> str:
@@ -170,7 +180,7 @@ def _seconds(value: float) -> str:
 def _explained(found: Comparison) -> Iterable[str]:
     """What the marks mean, and what is missing."""
     if not found.layers:
-        yield "The network has no convolution and no dense layer with constant weights."
+        yield "The network has no convolution and no dense layer with constant weights, so there is nothing to compare by layers."
     yield (
         f"lower, upper: certified bounds of each layer's true norm with its own padding, stride and input size (tolerance "
         f"{found.settings.tolerance:g}); seconds under bounds: the time that they took."
@@ -193,6 +203,8 @@ def _explained(found: Comparison) -> Iterable[str]:
         "network: the whole network over all inputs, propagated from the method's figures, with the weakest rigor among its "
         "parts: certified, numerical (up to rounding) or estimate; seconds: of all its norms."
     )
+    if any(m.name == REFERENCE for m in found.methods):
+        yield f"/ {REFERENCE}: the figure of the network over that of {REFERENCE}, to the nearest; ~ where one of them is an estimate."
     for number, reason in enumerate(_notes(found), start=1):
         yield printable(f"n/a [{number}]: {reason}.")
     if any(m.skipped or m.network_status == "skipped" for m in found.methods):

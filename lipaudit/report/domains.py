@@ -46,10 +46,13 @@ def pixels_are_the_input(report: AuditReport) -> bool:
 
 
 def finite_elsewhere(report: AuditReport) -> DomainRecord | None:
-    """The domain over which the network has a bound where it has none over the domain in force."""
-    if report.network.status == "finite":
-        return None
-    return next((other for other in report.network.other_domains if other.status == "finite"), None)
+    """The domain over which the network has a bound where it has none over the domain in force; an estimate is none."""
+    return next((other for other in _finite_elsewhere(report) if other.rigor != "estimate"), None)
+
+
+def estimated_elsewhere(report: AuditReport) -> DomainRecord | None:
+    """The domain over which the network has no more than an estimate where it has nothing over the domain in force."""
+    return next((other for other in _finite_elsewhere(report) if other.rigor == "estimate"), None)
 
 
 def may_be_finite_on_images(report: AuditReport) -> bool:
@@ -58,6 +61,11 @@ def may_be_finite_on_images(report: AuditReport) -> bool:
     images = all(len(shape) >= 3 for shape in (model.input_shapes.values() or [model.input_shape]))
     unknown = network.domain == "global" and not network.other_domains and model.preprocessing is None
     return network.status == "unbounded" and images and unknown
+
+
+def _finite_elsewhere(report: AuditReport) -> list[DomainRecord]:
+    network = report.network
+    return [] if network.status == "finite" else [other for other in network.other_domains if other.status == "finite"]
 
 
 def _normalisation(known: dict[str, tuple[float, ...]]) -> str:

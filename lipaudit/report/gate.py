@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lipaudit.report.domains import finite_elsewhere, may_be_finite_on_images, place
+from lipaudit.report.domains import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.report.methods import has_estimates
 from lipaudit.report.record import AuditReport
 
@@ -60,6 +60,12 @@ def _hint(report: AuditReport) -> str:
     other = finite_elsewhere(report)
     if other is not None:
         return f"; over {place(report.settings, other.domain)} it has one: --domain {other.domain}"
+    guess = estimated_elsewhere(report)
+    if guess is not None:
+        return (
+            f"; over {place(report.settings, guess.domain)} it has an estimate by {report.settings.method}, which is no bound: "
+            f"--method gram with --domain {guess.domain} may give one"
+        )
     if may_be_finite_on_images(report):
         return "; if the inputs are images, --domain pixels with --mean and --std may give one"
     return ""

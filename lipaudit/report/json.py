@@ -67,14 +67,14 @@ def from_json(text: str | bytes) -> AuditReport:
     version, or that lacks or contradicts what it must say; the message names the place.
     """
     try:
-        document = json.loads(text, parse_constant=_no_constant)
+        document = json.loads(text, parse_constant=no_constant)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"this is not JSON, so it is no lipaudit report: {error}") from None
     _check_identity(document)
     problem = _contradiction(document)
     if problem:
         raise UsageError(f"the report contradicts itself: {problem}; write it again with this version of lipaudit")
-    return _record(AuditReport, {**document, "tool_version": document["tool"].get("version")}, "report")
+    return decoded(AuditReport, {**document, "tool_version": document["tool"].get("version")}, "report")
 
 
 def _check_identity(document: Any) -> None:
@@ -85,6 +85,10 @@ def _check_identity(document: Any) -> None:
     tool = document.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "lipaudit":
         raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
+    if document.get("kind") == "comparison":
+        raise UsageError(
+            "this JSON is a comparison of methods, no report of an audit: read it with Comparison.from_json"
+        )
     version = document["schema_version"]
     major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
     if major != supported:
@@ -146,11 +150,13 @@ def _sorted(value: Any) -> Any:
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise UsageError(f"the report holds {name}, which is neither JSON nor a bound")
+def no_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity where JSON is parsed."""
+    raise UsageError(f"the document holds {name}, which is neither JSON nor a bound")
 
 
-def _record(cls: type[T], value: Any, where: str) -> T:
+def decoded(cls: type[T], value: Any, where: str) -> T:
+    """A record from its JSON, keys that it does not know ignored; ``where`` is how errors name the value."""
     if not isinstance(value, dict):
         _mismatch(where, "an object", value)
     hints = get_type_hints(cls)
@@ -178,7 +184,7 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
             _mismatch(where, "an object", value)
         return {key: _decode(parts[1], entry, f"{where}.{key}") for key, entry in value.items()}
     if is_dataclass(hint):
-        return _record(hint, value, where)  # type: ignore[arg-type]
+        return decoded(hint, value, where)  # type: ignore[arg-type]
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return _float(value, where)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

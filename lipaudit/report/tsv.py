@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
+from lipaudit.report.display import printable
 from lipaudit.report.domains import described
 from lipaudit.report.record import AuditReport, LayerRecord
 
@@ -16,8 +17,8 @@ def render(reports: Sequence[AuditReport]) -> str:
     """A header and one row per layer of every report, the model first, last the domain over which the figures hold.
 
     Floats are written with ``repr`` and read back to the same value; what is not known is an empty cell; the sizes of a
-    shape are joined by ``x`` and names by a comma. Tabs, line ends and backslashes inside a text are written as
-    backslash escapes.
+    shape are joined by ``x`` and names by a comma. Inside a text backslashes are doubled, and tabs, line ends and whatever
+    else drives a terminal are written as backslash escapes, as Python writes them.
     """
     lines = ["\t".join(HEADER)]
     for report in reports:
@@ -44,4 +45,4 @@ def _cell(value: object) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return printable(text.replace("\\", "\\\\"))

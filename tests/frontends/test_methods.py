@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lipaudit.errors import UsageError
-from lipaudit.frontends.methods import find_compared, find_requested, method_names, requested_norms
+from lipaudit.frontends.methods import MOST_ITERATIONS, find_compared, find_requested, method_names, requested_norms
 from lipaudit.graph.node import Graph
 from lipaudit.spectral.norms import CertifiedNorms, PublishedNorms
 from lipaudit.spectral.published.registry import Options, all_methods, find_method
@@ -39,11 +39,22 @@ def test_the_options_reach_the_method() -> None:
         ("ryu2019", -3, "at least 1, not -3"),
         ("ryu2019", 2.5, "whole number"),
         ("ryu2019", True, "whole number"),
+        ("ryu2019", 1_000_001, "at most 1,000,000, not 1,000,001"),
+        ("ryu2019", 10**30, "at most 1,000,000"),
+        (5, None, "no method 5"),
+        (["ryu2019"], None, "no method"),
     ],
 )
 def test_what_is_no_request_is_refused(name: str, iterations: int | None, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         find_requested(name, iterations)
+
+
+def test_the_option_takes_as_many_iterations_as_the_methods() -> None:
+    from lipaudit.options import _ITERATIONS
+
+    assert (_ITERATIONS.min, _ITERATIONS.max) == (1, MOST_ITERATIONS)
+    assert find_requested("ryu2019", MOST_ITERATIONS) is find_method("ryu2019")
 
 
 def test_methods_to_compare_keep_their_order_and_default_to_all() -> None:
@@ -70,6 +81,12 @@ def test_one_text_names_methods_as_the_option_does() -> None:
         ([], None, r"^methods \(--methods\) is empty: leave it out for every method"),
         (["sedghi2019"], 5, "none of the methods has iterations"),
         (None, 0, "at least 1"),
+        (None, 10**30, "at most 1,000,000"),
+        (5, None, "methods are a text, or a list or tuple of names such as 'araujo2021', not int"),
+        (iter(["ryu2019"]), None, "not list_iterator"),
+        ({"ryu2019"}, None, "not set"),
+        ([["ryu2019"]], None, r"no method \['ryu2019'\]"),
+        ([5], None, "no method 5"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(names: list[str] | None, iterations: int | None, words: str) -> None:

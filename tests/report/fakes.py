@@ -202,3 +202,9 @@ def estimate(method: str = "sedghi2019", iterations: int | None = None, **networ
     )
     found = report(rows, **{**figures, **network})
     return replace(found, settings=replace(found.settings, method=method, iterations=iterations))
+
+
+def estimated_on_pixels() -> AuditReport:
+    """Unbounded over all inputs; over pixels there is an estimate."""
+    found = gated(other_domains=(DomainRecord("pixels", "finite", "estimate", estimate=5.1e8, log10_estimate=8.7076),))
+    return replace(found, settings=replace(found.settings, method="ryu2019"))

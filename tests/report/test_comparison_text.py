@@ -136,6 +136,44 @@ def test_ratios_are_shown_only_beside_ryu2019() -> None:
     assert "/ ryu2019" in text.table(beside)
     alone = comparison((layer("one", figure("a")),), (method("a"),))
     assert "/ ryu2019" not in text.table(alone)
+    shown = text.table(beside).splitlines()
+    assert [line.split()[1:3] for line in shown if line.startswith(("ryu2019  ", "a    "))][-2:] == [
+        ["~7.5", "~1"],
+        ["~7.5", "~2.5"],
+    ]
+    assert "~ where one of them is an estimate" in " ".join(" ".join(shown).split())
+
+
+def test_a_ratio_is_an_estimate_where_either_figure_is_one() -> None:
+    one = (layer("one", figure("ryu2019"), figure("a")),)
+    for rigors, shown in ((("estimate", "numerical"), "~2.5"), (("numerical", "numerical"), "2.5")):
+        methods = (
+            method("ryu2019", ratio_to_ryu2019=1.0, network_rigor=rigors[0]),
+            method("a", ratio_to_ryu2019=2.5, network_rigor=rigors[1]),
+        )
+        row = next(line for line in text.table(comparison(one, methods)).splitlines() if line.startswith("a    "))
+        assert row.split()[2] == shown
+
+
+def test_shares_below_are_percents_without_exponents() -> None:
+    for shortfall, shown in ((0.998, "-100%"), (1.0, "-100%"), (0.5404, "-54%"), (0.0757, "-7.6%"), (2e-9, "-2e-07%")):
+        counted = method("b", violations=1, worst_shortfall=shortfall)
+        found = comparison((layer("one", figure("b", below_lower_bound=True, shortfall=shortfall)),), (counted,))
+        assert shown in text.table(found).split()
+
+
+def test_without_layers_there_are_no_empty_tables() -> None:
+    found = comparison((), (method("a", measured=0),))
+    for shown in (text.table(found), text.markdown(found)):
+        assert "no convolution and no dense layer" in " ".join(shown.split())
+        assert "Figures" not in shown
+        assert "Seconds" not in shown
+        assert "Networks" in shown
+
+
+def test_cells_of_the_tsv_do_not_drive_a_terminal() -> None:
+    rows = text.tsv(comparison((layer("\x1b[2Jone\u202e\\", figure("a")),), (method("a"),))).split("\n")
+    assert rows[1].split("\t")[1] == "\\x1b[2Jone\\u202e\\\\"
 
 
 @settings(deadline=None)

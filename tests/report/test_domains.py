@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lipaudit.report.domains import described, finite_elsewhere, may_be_finite_on_images, place
+from lipaudit.report.domains import described, estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.report.record import AuditReport, SettingsRecord
 from tests.report import fakes
 
@@ -64,3 +64,13 @@ def test_where_a_figure_could_be_had() -> None:
     assert may_be_finite_on_images(unknown(fakes.report(status="unbounded")))
     assert not may_be_finite_on_images(unknown(fakes.report(status="unsupported")))
     assert not may_be_finite_on_images(unknown(fakes.report(status="unbounded"), input_shapes={"ids": (1, 8)}))
+
+
+def test_an_estimate_elsewhere_is_no_bound() -> None:
+    report = fakes.estimated_on_pixels()
+    assert finite_elsewhere(report) is None
+    found = estimated_elsewhere(report)
+    assert found is not None
+    assert found.domain == "pixels"
+    assert estimated_elsewhere(fakes.gated()) is None
+    assert estimated_elsewhere(replace(report, network=replace(report.network, status="finite"))) is None

@@ -78,3 +78,12 @@ def test_a_gate_judges_the_domain_in_force() -> None:
     )
     # a finite figure elsewhere does not save it
     assert gate_problem(fakes.gated(), 9.0)
+
+
+def test_a_gate_does_not_send_to_an_estimate_as_to_a_bound() -> None:
+    for problem in (gate_problem(fakes.estimated_on_pixels(), 1e9), strict_problem(fakes.estimated_on_pixels())):
+        assert "it has one" not in problem
+        assert problem.endswith(
+            "; over all images with pixels in [0, 1] it has an estimate by ryu2019, which is no bound: --method gram with "
+            "--domain pixels may give one"
+        )

@@ -123,6 +123,7 @@ def changed(*path: str | int, value: Any) -> str:
         ('{"results": 3}', "no schema_version"),
         ('{"schema_version": "1.0", "tool": {"name": "other"}}', "tool.name"),
         ('{"schema_version": "1.0", "tool": {"name": "lipaudit", "version": "1"}}', "report lacks model"),
+        (changed("kind", value="comparison"), "this JSON is a comparison of methods, no report"),
         (changed("schema_version", value="2.0"), "schema version 2.0, this lipaudit reads 1.x"),
         (changed("layers", 2, "upper_bound", value="4"), r"report.layers\[2\].upper_bound should be a number"),
         (changed("layers", 2, "inputs", value="x"), r"report.layers\[2\].inputs should be an array"),

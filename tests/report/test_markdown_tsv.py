@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -86,3 +87,14 @@ def test_the_domain_is_in_every_row_of_the_tsv_and_in_the_markdown() -> None:
     }
     text = markdown.render(fakes.around_a_cat())
     assert "all inputs within 0.5 (l2, in pixels in \\[0, 1\\]) of cat.png" in text
+
+
+@given(st.text(max_size=40))
+def test_cells_of_the_tsv_do_not_drive_a_terminal_and_are_read_back(name: str) -> None:
+    report = fakes.report((replace(fakes.layer("conv"), name="\x1b[2J\u202e\\n" + name),))
+    cell = tsv.render([report]).split("\n")[1].split("\t")[1]
+    assert cell.isprintable()
+    assert cell.startswith("\\x1b[2J\\u202e\\\\n")
+    # printable characters are themselves, everything else is an escape of Python's
+    read = re.sub(r"\\(?:x..|u....|U........|.)", lambda m: m[0].encode("ascii").decode("unicode_escape"), cell)
+    assert read == report.layers[0].name

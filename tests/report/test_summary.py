@@ -286,6 +286,7 @@ def test_a_method_that_is_not_defined_somewhere_is_not_a_missing_rule() -> None:
         "The method sedghi2019 is not defined for up; lipaudit has a rule for these operations. Choose --method gram, or another "
         "method that is defined there (see Missing).",
         "Nothing is counted as 1 in their place. The figures of the other rows stand, those marked ~ as estimates.",
+        "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them.",
     )
     assert section(undefined(fakes.layer("first")), "What to do")[1].endswith("The bounds of the other rows hold.")
 
@@ -294,7 +295,7 @@ def test_a_method_that_is_not_defined_and_a_missing_rule_are_told_apart() -> Non
     fft = fakes.missing("fft", "unsupported", "fft_rfft2", "no rule for aten.fft_rfft2.default")
     report = undefined(fakes.estimated("first"), fft)
     assert headline(report).endswith("because sedghi2019 is not defined for 1 operation and 1 operation has no rule.")
-    method, rule = section(report, "What to do")
+    method, rule, _ = section(report, "What to do")
     assert method.startswith("The method sedghi2019 is not defined for up;")
     assert "those marked ~ as estimates. Write the model with operations that have a rule" in rule
     # too few samples are the method's as well, though the reason does not begin with its name
@@ -328,3 +329,20 @@ def test_rows_that_only_seem_to_shrink_are_not_said_to() -> None:
     report = fakes.estimate("ryu2019", estimate=0.5, log10_estimate=math.log10(0.5))
     report = replace(report, layers=(fakes.estimated("a", 0.5),))
     assert section(report, "Costs most") == ("No row is estimated to stretch: none of the finite factors is above 1.",)
+
+
+def test_rows_that_are_estimates_are_told_from_bounds_whatever_the_network_has() -> None:
+    rows = (fakes.estimated("a", 3.0), fakes.layer("b", 2.0))
+    for found in (fakes.report(rows, status="unbounded"), fakes.report(rows)):
+        text = " ".join(section(found, "What to do"))
+        assert "An estimate (marked ~) proves nothing" in text
+        assert "The bounds of the other rows hold" not in text
+    assert "An estimate" not in " ".join(section(fakes.report(), "What to do"))
+
+
+def test_an_estimate_over_another_domain_is_not_sent_to_a_gate() -> None:
+    advice = " ".join(section(fakes.estimated_on_pixels(), "What to do"))
+    assert "is what a gate can judge" not in advice
+    assert "ryu2019 only estimates some of them, and no gate can judge that" in advice
+    assert "--domain pixels --method gram may give a bound" in advice
+    assert "is what a gate can judge" in " ".join(section(fakes.gated(), "What to do"))
