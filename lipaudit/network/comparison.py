@@ -30,8 +30,8 @@ from lipaudit.spectral.power import lower_bound
 from lipaudit.spectral.published.registry import Method, Options
 from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
 
-# power iterations for the lower end of a convolution's bracket; an audit takes fewer
-ITERATIONS = 50
+# steps of the Lanczos process for the lower end of a convolution's bracket; an audit takes fewer
+STEPS = 40
 # what torch says in a bare RuntimeError where the system gives it no memory of the CPU
 _REFUSED = "DefaultCPUAllocator: can't allocate memory"
 _MEMORY = "it needs more memory than there is"
@@ -59,14 +59,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class TrueNorms(CertifiedNorms):
-    """Certified brackets whose lower ends come from a longer power iteration."""
+    """Certified brackets whose lower ends come from a longer Lanczos process."""
 
     def convolution(self, convolution: Convolution) -> ConvolutionNorm:
         """The certified bracket, its lower end raised where the iteration on the true operator gets further."""
         found = super().convolution(convolution)
         ordinary = convolution.adjoint() if convolution.transposed else convolution
         kernel, exponent = scale_to_unit(as_float64(ordinary.kernel), dims=ordinary.kernel.dim())
-        log = lower_bound(replace(ordinary, kernel=kernel), None, ITERATIONS)
+        log = lower_bound(replace(ordinary, kernel=kernel), None, STEPS)
         log = round_down(log + log_power_of_two(float(exponent))[0]) if log > -math.inf else log
         lower = min(max(found.bracket.log_lower, log), found.bracket.log_upper)
         return replace(found, bracket=replace(found.bracket, log_lower=lower, value=None))

@@ -13,7 +13,8 @@ import torch
 
 from lipaudit.spectral.bracket import Bracket, round_down, round_up
 from lipaudit.spectral.certificate import is_below
-from lipaudit.spectral.gram import MAX_PRODUCTS, check_tolerance
+from lipaudit.spectral.gram import MAX_PRODUCTS, SLACKS, check_tolerance
+from lipaudit.spectral.krylov import leading_vectors
 from lipaudit.spectral.rounding import (
     as_float64,
     frobenius_squared_up,
@@ -25,14 +26,17 @@ from lipaudit.spectral.rounding import (
 
 # Rounding of one base-2 logarithm of a float64, of a sum of two exponentials, and of the sums around them.
 _LOG_MARGIN = 2.0**-40
+# Matrices of a batch whose Rayleigh quotient is improved after each product, and by how many steps.
+IMPROVED, LANCZOS_STEPS = 4, 16
 
 
-def largest_spectral_norm(matrices: torch.Tensor, tol: float = 1e-3) -> Bracket:
+def largest_spectral_norm(matrices: torch.Tensor, tol: float = 1e-3, log_floor: float = -math.inf) -> Bracket:
     """Certified bracket of max_b sigma_1(A_b) over a batch, the norm of the block-diagonal operator.
 
     Args:
         matrices: (batch, p, q), real or complex.
         tol: upper / lower <= 1 + tol on return.
+        log_floor: log of a known lower bound of the maximum, which saves products if it is close.
 
     Raises:
         ValueError: if the shape is not a batch of matrices or ``tol`` is out of range.
@@ -51,20 +55,21 @@ def largest_spectral_norm(matrices: torch.Tensor, tol: float = 1e-3) -> Bracket:
         return Bracket(-math.inf, -math.inf)
     wide = wide.mH.resolve_conj() if wide.shape[1] < wide.shape[2] else wide
     first, exponent = scale_to_unit(wide, dims=3)  # one scale for all, so that they can be compared
-    best, ceiling = _iterate(first, tol)
     down, up = log_power_of_two(float(exponent))
+    floor = round_down(math.exp(round_down(log_floor - up))) if log_floor > -math.inf else 0.0
+    best, ceiling = _iterate(first, tol, floor)
     lower = round_down(math.log(best) + down) if best > 0 else -math.inf
     upper = round_up(round_up(ceiling * math.log(2), 8) + up)
     return Bracket(min(lower, upper), upper)
 
 
-def _iterate(first: torch.Tensor, tol: float) -> tuple[float, float]:
+def _iterate(first: torch.Tensor, tol: float, floor: float) -> tuple[float, float]:
     """The best lower bound (plain) and the largest upper bound (base-2 logarithm) of the scaled matrices."""
     complex_entries = first.is_complex()
     iterate, grams, gram_errors = first, first, torch.zeros(len(first), dtype=torch.float64)
     scales: list[torch.Tensor] = []
     errors: list[torch.Tensor] = []
-    best, ceiling = 0.0, -math.inf
+    best, ceiling = floor, -math.inf
     allowed = math.log2(1 + tol)
     for product in range(MAX_PRODUCTS):
         error = product_error(iterate.shape[1], complex_entries=complex_entries) * frobenius_squared_up(iterate, 2)
@@ -75,13 +80,15 @@ def _iterate(first: torch.Tensor, tol: float) -> tuple[float, float]:
             grams, gram_errors = iterate, error * torch.exp2(-exponent) * (1 + 2**-50)
         best = max(best, _rayleigh(first, iterate))
         bounds = _unwind(iterate, scales, errors)
-        target = math.log2(best) + 0.99 * allowed if best > 0 else -math.inf
+        target = math.log2(best) + SLACKS[-1] * allowed if best > 0 else -math.inf
         keep = bounds > target
-        if best > 0 and bool(keep.any()):
-            threshold = torch.exp2(2 * target - scales[0][keep]) * (1 - 2**-38)
-            proved = is_below(grams[keep], gram_errors[keep], threshold)
-            keep[keep.clone()] = ~proved
-            ceiling = max(ceiling, target + _LOG_MARGIN) if bool(proved.any()) else ceiling
+        for slack in SLACKS if best > 0 else ():
+            if bool(keep.any()):
+                claim = math.log2(best) + slack * allowed
+                threshold = torch.exp2(2 * claim - scales[0][keep]) * (1 - 2**-38)
+                proved = is_below(grams[keep], gram_errors[keep], threshold)
+                keep[keep.clone()] = ~proved
+                ceiling = max(ceiling, claim + _LOG_MARGIN) if bool(proved.any()) else ceiling
         dropped = bounds[~keep]
         smaller = dropped[dropped <= target]
         ceiling = max(ceiling, float(smaller.max())) if len(smaller) else ceiling
@@ -103,13 +110,26 @@ def _unwind(iterate: torch.Tensor, scales: list[torch.Tensor], errors: list[torc
 
 
 def _rayleigh(first: torch.Tensor, iterate: torch.Tensor) -> float:
-    """The largest ||A v|| / ||v|| of the batch, v the iterate's column of largest norm, rounded down."""
+    """The largest ||A v|| / ||v|| of the batch, rounded down.
+
+    v is the iterate's column of largest norm; that of the most promising matrices is improved in its Krylov space.
+    """
     column = torch.linalg.vector_norm(iterate, dim=1).argmax(-1)
-    v = iterate[torch.arange(len(iterate)), :, column]
+    vectors = iterate[torch.arange(len(iterate)), :, column]
+    ratios = _quotients(first, vectors)
+    some = ratios.topk(min(IMPROVED, len(ratios))).indices
+    some = some[torch.linalg.vector_norm(vectors[some], dim=-1) > 2.0**-500]
+    if not len(some):
+        return 0.0
+    better = _quotients(first[some], leading_vectors(iterate[some], vectors[some], LANCZOS_STEPS))
+    return max(0.0, float(ratios.max()), float(better.max()))
+
+
+def _quotients(first: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """||A v|| / ||v|| of every matrix, rounded down; 0 for a vector of zeros."""
     length = torch.linalg.vector_norm(v, dim=-1)
     image = torch.bmm(first, v[..., None])[..., 0]
     slack = product_error(first.shape[2], complex_entries=first.is_complex()) * frobenius_squared_up(first, 2).sqrt()
     rounding = (1 - gamma(4 * (v.shape[-1] + image.shape[-1]) + 32)) / (1 + 2**-50)
     ratio = torch.linalg.vector_norm(image, dim=-1) / length.clamp_min(2.0**-500) * rounding - slack * (1 + 2**-50)
-    ratio = torch.where(length > 2.0**-500, ratio, 0.0)
-    return max(0.0, float(ratio.max()))
+    return torch.where(length > 2.0**-500, ratio, 0.0)

@@ -22,14 +22,18 @@ from lipaudit.spectral.power import apply, lower_bound
 from lipaudit.spectral.reduction import Reduction, crop, reduce, window_copies
 from lipaudit.spectral.rounding import as_float64, gamma, log_power_of_two, scale_to_unit
 from lipaudit.spectral.symbol import SymbolGram
-from lipaudit.spectral.torus import Supremum, grid_bounds, grid_supremum, starting_points, torus_supremum
+from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, torus_supremum
 
 # A grid with at most this many times the points of the torus search's first lattice costs about as much, and is tighter.
 GRID_FACTOR = 4.5
+# So does one of so many floating-point operations, whatever the lattice.
+CHEAP_GRID = 1e8
 # Operators of up to this many entries per group are written out as matrices where the Fourier bound is not tight.
 EXPLICIT_ENTRIES = 2**18
 EXPLICIT_TOTAL = 2**24
 EXPLICIT_CHUNK = 2**22  # entries that are written out at once
+# Groups among which the operator's lower bound is looked for where each has a bound of its own.
+PROMISING = 4
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
         return ZERO
     found = _solve(ordinary, tol)
     if not found.exact:
-        found = replace(found, log_lower=lower_bound(ordinary, found.start))
+        found = replace(found, log_lower=_lower(ordinary, found))
     if found.log_upper - found.log_lower > math.log1p(tol) and is_small(ordinary):
         found = _write_out(ordinary, found, tol)
     down, up = log_power_of_two(float(exponent))
@@ -120,6 +124,16 @@ class _Found:
         return replace(self, log_upper=log_upper, exact=False, group_log_uppers=None)
 
 
+def _lower(convolution: Convolution, found: _Found) -> float:
+    """log of a lower bound of the operator norm, from the groups that may attain it."""
+    uppers = found.group_log_uppers
+    if found.start is None or uppers is None or len(uppers) <= PROMISING:
+        return lower_bound(convolution, found.start)
+    chosen = uppers.index_fill(0, torch.tensor([found.start.group]), math.inf).topk(PROMISING).indices
+    some = replace(convolution, kernel=convolution.grouped_taps()[chosen].flatten(0, 1), groups=PROMISING)
+    return lower_bound(some, replace(found.start, group=0))
+
+
 def _solve(convolution: Convolution, tol: float) -> _Found:
     """The bound by the symbol of the convolution, or by its reshaped kernel where the symbol is too large."""
     reduced = reduce(convolution)
@@ -140,18 +154,16 @@ def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
     # the grid's maximum lies within this factor of the supremum over the torus
     axes = zip(reduced.taps.degrees, period, strict=True)
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in axes if n)
-    groups = None
-    if math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
+    cheap = math.prod(period) / 2 * gram.evaluation_cost * gram.groups <= CHEAP_GRID
+    if not cheap and math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
         found = torus_supremum(gram, tol if size_free else tol / 2)
         note = "torus" if found.tight else "torus, flat spectrum"
     else:
         found = grid_supremum(gram, period, tol)
         note = f"grid {'x'.join(map(str, period))}"
-        if gram.groups > 1:
-            groups = grid_bounds(gram, period)
     # the torus bracket's lower end belongs to a frequency that the grid may miss
     exact = reduced.exact and note.startswith("grid")
-    return _Found(found.log_lower, found.log_upper, note, exact, start=found, group_log_uppers=groups)
+    return _Found(found.log_lower, found.log_upper, note, exact, start=found, group_log_uppers=found.group_log_uppers)
 
 
 def is_small(convolution: Convolution) -> bool:
@@ -176,15 +188,18 @@ def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
     if count == 0 or count * _group_entries(convolution) > EXPLICIT_TOTAL:
         return found
     some = replace(convolution, kernel=convolution.grouped_taps()[keep].flatten(0, 1), groups=count)
-    written = _explicit(some, tol)
+    written = _explicit(some, tol, found.log_lower)
     log_lower, log_upper = max(found.log_lower, written.log_lower), max(ceiling, written.log_upper)
     if log_upper >= found.log_upper:
         return replace(found, log_lower=log_lower)
     return replace(written, log_lower=log_lower, log_upper=log_upper)
 
 
-def _explicit(convolution: Convolution, tol: float) -> _Found:
-    """The operator written out as one matrix per group; needs entries of at most 1."""
+def _explicit(convolution: Convolution, tol: float, log_floor: float) -> _Found:
+    """The operator written out as one matrix per group; needs entries of at most 1.
+
+    ``log_floor`` is a lower bound of the whole operator, of which these may be some groups.
+    """
     kernels = convolution.grouped_taps()
     entries = _group_entries(convolution)
     taps = math.prod(convolution.kernel_size)
@@ -197,7 +212,7 @@ def _explicit(convolution: Convolution, tol: float) -> _Found:
         size = c_in * math.prod(some.input_size)
         basis = torch.eye(size, dtype=torch.float64).reshape(size, c_in, *some.input_size)
         columns = apply(some, basis.repeat(1, g, *(1,) * len(some.input_size)))
-        bracket = largest_spectral_norm(columns.reshape(size, g, -1).permute(1, 2, 0), tol)
+        bracket = largest_spectral_norm(columns.reshape(size, g, -1).permute(1, 2, 0), tol, log_floor)
         brackets.append(Bracket(log_down(max(0.0, bracket.lower - slack)), log_up(bracket.upper + slack)))
     bracket = Bracket.maximum(brackets)
     return _Found(bracket.log_lower, bracket.log_upper, "explicit matrix", exact=True)

@@ -1,4 +1,6 @@
-"""Leading eigenvectors of Hermitian matrices by the Lanczos process: cheap vectors for lower bounds.
+"""Leading eigenvectors of Hermitian matrices, of small ones by decomposition, of others by the Lanczos process.
+
+Cheap vectors for lower bounds.
 
 Nothing here is certified and nothing needs to be: whatever vector comes out, its Rayleigh quotient is a lower bound of
 the largest eigenvalue, and it is evaluated with its own margin where it is used.
@@ -6,11 +8,16 @@ the largest eigenvalue, and it is evaluated with its own margin where it is used
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+
+# Matrices of up to this side are decomposed, which takes less time than a few steps.
+DIRECT = 32
 
 
 def leading_vectors(gram: torch.Tensor, start: torch.Tensor, steps: int) -> torch.Tensor:
-    """Approximate leading eigenvectors from the Krylov space of ``start`` with full reorthogonalisation.
+    """Approximate leading eigenvectors, from the Krylov spaces of ``start`` unless the matrices are small.
 
     Args:
         gram: (batch, n, n) Hermitian.
@@ -20,25 +27,45 @@ def leading_vectors(gram: torch.Tensor, start: torch.Tensor, steps: int) -> torc
     Returns:
         (batch, n) vectors of norm about 1.
     """
-    batch, n, _ = gram.shape
-    steps = min(steps, n)
-    basis = gram.new_zeros(batch, steps, n)
-    tridiagonal = torch.zeros(batch, steps, steps, dtype=torch.float64, device=gram.device)
-    basis[:, 0] = start / torch.linalg.vector_norm(start, dim=-1, keepdim=True)
+    n = gram.shape[1]
+    if n <= DIRECT:
+        vectors: torch.Tensor = torch.linalg.eigh(gram)[1]
+        return vectors[..., -1]
+    return lanczos(lambda v: torch.bmm(gram, v), start, min(steps, n))
+
+
+def lanczos(product: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor, steps: int) -> torch.Tensor:
+    """The Ritz vectors of the largest Ritz values of Hermitian operators, with full reorthogonalisation.
+
+    Args:
+        product: the operators on vectors (batch, n, 1).
+        start: (batch, n) non-zero start vectors.
+        steps: dimension of the Krylov space, at most n.
+
+    Returns:
+        (batch, n) vectors of norm about 1.
+    """
+    batch, n = start.shape
+    real = start.real.dtype
+    basis = start.new_zeros(batch, n, steps)
+    diagonal = torch.zeros(batch, steps, dtype=real, device=start.device)
+    coupling = torch.zeros(batch, steps, dtype=real, device=start.device)
+    vector = (start / torch.linalg.vector_norm(start, dim=-1, keepdim=True).clamp_min(1e-30))[..., None]
+    negligible = 100 * torch.finfo(real).eps
     for k in range(steps):
-        image = torch.bmm(gram, basis[:, k, :, None])[..., 0]
-        tridiagonal[:, k, k] = torch.linalg.vecdot(basis[:, k], image).real
+        basis[:, :, k : k + 1] = vector
+        image = product(vector)
+        diagonal[:, k] = torch.bmm(vector.mH, image).real[:, 0, 0]
         if k + 1 == steps:
             break
+        known = basis[:, :, : k + 1]
         for _ in range(2):  # twice is enough
-            known = basis[:, : k + 1]
-            image = image - torch.einsum("bk,bkn->bn", torch.einsum("bkn,bn->bk", known.conj(), image), known)
-        length = torch.linalg.vector_norm(image, dim=-1)
+            image = torch.baddbmm(image, known, torch.bmm(known.mH, image), alpha=-1)
+        length = torch.linalg.vector_norm(image, dim=1, keepdim=True)
         # an exhausted Krylov space goes on with zero vectors, which leave the projected matrix block diagonal
-        alive = length > 1e-14 * tridiagonal.diagonal(dim1=1, dim2=2).amax(-1)
-        basis[:, k + 1] = torch.where(alive, 1 / length.clamp_min(1e-300), 0.0)[:, None] * image
-        coupling = torch.where(alive, length, 0.0)
-        tridiagonal[:, k, k + 1] = coupling
-        tridiagonal[:, k + 1, k] = coupling
-    _, vectors = torch.linalg.eigh(tridiagonal)
-    return torch.einsum("bk,bkn->bn", vectors[..., -1].to(gram.dtype), basis)
+        alive = length > negligible * diagonal.amax(-1)[:, None, None]
+        vector = torch.where(alive, image / length.clamp_min(1e-30), 0.0)
+        coupling[:, k] = torch.where(alive, length, 0.0)[:, 0, 0]
+    tridiagonal = torch.diag_embed(diagonal) + torch.diag_embed(coupling[:, :-1], -1)  # eigh reads the lower triangle
+    _, coordinates = torch.linalg.eigh(tridiagonal)
+    return torch.bmm(basis, coordinates[..., -1:].to(basis.dtype))[..., 0]

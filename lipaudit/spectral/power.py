@@ -1,8 +1,8 @@
-"""Matrix-free power iteration on the true operator of a convolution: lower bounds of its norm.
+"""Matrix-free iteration on the true operator of a convolution: lower bounds of its norm.
 
 x -> K x is the convolution with its own padding, stride and size, y -> K* y its adjoint, the pullback of automatic
 differentiation, so that output padding and copied borders need no formulas of their own. Any x gives the lower bound
-||K x|| / ||x||; the iteration only makes it a good one. A good start is a plane wave at the maximising frequency of the
+||K x|| / ||x||; the Lanczos process on K* K only makes it a good one. A good start is a plane wave at the maximising frequency of the
 symbol, windowed to the input.
 
 On inputs larger than a patch the iteration runs on the patch: for zero padding the patch's operator is a compression of
@@ -19,13 +19,16 @@ from torch.nn import functional
 
 from lipaudit.spectral.bracket import log_down
 from lipaudit.spectral.geometry import Convolution, padding_copies
+from lipaudit.spectral.krylov import lanczos
 from lipaudit.spectral.rounding import gamma
 from lipaudit.spectral.torus import Supremum
 
 PATCH = 32
-# Multiply-adds of one application that a patch should not exceed, and the number of iterations.
+# Multiply-adds of one application that a patch should not exceed.
 PATCH_BUDGET = 1e8
-ITERATIONS = 6
+# Steps from the wave that the symbol stretches most, which is nearly all that is needed, and from noise or where
+# the input has few numbers, so that steps cost little and the border matters.
+STEPS, MORE_STEPS, FEW_NUMBERS = 4, 12, 2**12
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
@@ -80,18 +83,16 @@ def adjoint(convolution: Convolution, y: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(apply(convolution, x), x, y)[0]
 
 
-def lower_bound(convolution: Convolution, start: Supremum | None, iterations: int = ITERATIONS) -> float:
-    """log of a lower bound of the operator norm, rounded down, by power iteration on a patch of the true operator.
+def lower_bound(convolution: Convolution, start: Supremum | None, steps: int | None = None) -> float:
+    """log of a lower bound of the operator norm, rounded down, by the Lanczos process on a patch of the true operator.
 
     The kernel's entries must be at most 1 in size (see ``scale_to_unit``).
     """
-    ratio = float(lower_bounds(convolution, 1, None if start is None else Waves.of(start), iterations)[0])
+    ratio = float(lower_bounds(convolution, 1, None if start is None else Waves.of(start), steps)[0])
     return log_down(ratio) if ratio > 0 else -math.inf
 
 
-def lower_bounds(
-    convolution: Convolution, layers: int, start: Waves | None, iterations: int = ITERATIONS
-) -> torch.Tensor:
+def lower_bounds(convolution: Convolution, layers: int, start: Waves | None, steps: int | None = None) -> torch.Tensor:
     """Lower bounds of the operator norms of several layers of equal geometry, rounded down, in plain units: (layers,).
 
     The layers are one convolution with ``layers`` times as many groups. Iterations run in float32, only the final
@@ -99,13 +100,15 @@ def lower_bounds(
     """
     patch = _patch(convolution, layers)
     fast = replace(patch, kernel=patch.kernel.to(torch.float32))
-    x = _start(fast, layers, start)
-    for _ in range(iterations):
-        lengths = torch.linalg.vector_norm(x.reshape(layers, -1), dim=1, keepdim=True).clamp_min(1e-30)
-        x = adjoint(fast, apply(fast, (x.reshape(layers, -1) / lengths).reshape(x.shape)))
-    x = x.to(torch.float64)
-    y = apply(patch, x).reshape(layers, -1)
-    x = x.reshape(layers, -1)
+    first = _start(fast, layers, start)
+    numbers = first.numel() // layers
+    steps = steps or (MORE_STEPS if start is None or numbers <= FEW_NUMBERS else STEPS)
+
+    def product(v: torch.Tensor) -> torch.Tensor:
+        return adjoint(fast, apply(fast, v.reshape(first.shape))).reshape(v.shape)
+
+    x = lanczos(product, first.reshape(layers, -1), min(steps, numbers)).to(torch.float64)
+    y = apply(patch, x.reshape(first.shape)).reshape(layers, -1)
     length = torch.linalg.vector_norm(x, dim=1) * (1 + gamma(2 * x.shape[1] + 8))
     # |fl(K x) - K x| <= gamma |K| |x| entrywise, and the operator |K| with entries <= 1 has at most this norm
     c_in, c_out = patch.channels

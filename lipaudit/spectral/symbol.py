@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -24,6 +25,8 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamm
 _TRIG_ERROR = 64 * UNIT_ROUNDOFF
 # Below this side the lags of many groups are gathered into one batch.
 _GATHERED_SIDE = 16
+# Taps side by side are multiplied all at once up to this many columns, half of it in vain, else one after another.
+_WHOLE_SIDE = 640
 # Cosines (frequencies times lags) that are held at once while bounds are evaluated.
 WAVE_NUMBERS = 2**22
 
@@ -36,6 +39,7 @@ class Frequencies:
     period: tuple[int, ...]
 
     @classmethod
+    @lru_cache(maxsize=128)
     def lattice(cls, period: tuple[int, ...]) -> Frequencies:
         """The regular grid with ``period`` points per axis, one of each pair w, -w."""
         axes = [torch.arange(n) for n in period]
@@ -108,12 +112,17 @@ class SymbolGram:
         position = on_device(position, matrices.device)
         products = self.matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
         beside = self.matrices.transpose(1, 2).flatten(2)  # (groups, rows, taps n)
-        start = 0
-        for i in range(count):
-            block = beside[:, :, i * self.n : (i + 1) * self.n].mT @ beside[:, :, i * self.n :]
-            block = block.unflatten(2, (count - i, self.n)).transpose(1, 2)  # type: ignore[no-untyped-call]
-            products.index_add_(1, position[start : start + count - i], block)
-            start += count - i
+        if count * self.n <= _WHOLE_SIDE:
+            blocks = (beside.mT @ beside).reshape(self.groups, count, self.n, count, self.n).transpose(2, 3)
+            first, second = torch.triu_indices(count, count).to(blocks.device)
+            products.index_add_(1, position, blocks[:, first, second])
+        else:
+            start = 0
+            for i in range(count):
+                block = beside[:, :, i * self.n : (i + 1) * self.n].mT @ beside[:, :, i * self.n :]
+                block = block.reshape(self.groups, self.n, count - i, self.n).transpose(1, 2)
+                products.index_add_(1, position[start : start + count - i], block)
+                start += count - i
         symmetric = products + products.mT
         symmetric[:, 0] *= 0.5
         self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
@@ -130,6 +139,8 @@ class SymbolGram:
     @property
     def evaluation_cost(self) -> float:
         """Floating-point operations of one certified comparison at one frequency, roughly."""
+        if self.n == 1:  # a sum of cosines is all
+            return 4.0 * len(self.lags)
         return 4 / 3 * self.n**3 + 4.0 * len(self.lags) * self.n**2 + 2e5
 
     @property

@@ -18,7 +18,7 @@ ends the search with its factor. Otherwise the search stops at a budget with the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -51,7 +51,8 @@ class Supremum:
     """log sigma_1 bounds of a supremum over frequencies, and where the lower one was found.
 
     There an output wave ``left[c] exp(-i <angle, j>)`` of group ``group`` is stretched most; ``angle`` is in radians
-    per step of the output. ``tight`` says whether the tolerance was reached.
+    per step of the output. ``tight`` says whether the tolerance was reached. ``group_log_uppers`` are bounds of each
+    group's own supremum, where there are several and they are known.
     """
 
     log_lower: float
@@ -60,6 +61,7 @@ class Supremum:
     angle: tuple[float, ...]
     left: torch.Tensor
     tight: bool
+    group_log_uppers: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +93,15 @@ class _Search:
         self.chunk = max(1, CHUNK_NUMBERS // gram.numbers_per_pair)
         self.evaluations = 0
 
-    def pairs(self, frequencies: Frequencies) -> _Pairs:
-        """Every group with every frequency, largest bound first."""
-        bounds = self.gram.upper_bounds(frequencies)
+    def pairs(self, frequencies: Frequencies, bounds: torch.Tensor) -> _Pairs:
+        """Every group with every frequency, largest bound (groups, points) first."""
         groups, points = torch.meshgrid(torch.arange(self.gram.groups), torch.arange(len(frequencies)), indexing="ij")
         flat = _Pairs(groups.flatten(), frequencies.select(points.flatten()), bounds.flatten())
         return flat.select(flat.bounds.argsort(descending=True))
+
+    def cells(self, frequencies: Frequencies) -> _Pairs:
+        """Every group with every frequency, largest bound first."""
+        return self.pairs(frequencies, self.gram.upper_bounds(frequencies))
 
     def rebound(self, pairs: _Pairs) -> _Pairs:
         """The same pairs with bounds computed at their frequencies (used after cells were split)."""
@@ -167,7 +172,7 @@ class _Search:
     def start(self, pairs: _Pairs) -> None:
         """A first Rayleigh quotient from the most promising pairs."""
         top = pairs.select(slice(0, min(8, self.chunk)))
-        self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[1])
+        self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[0])
 
     def is_flat(self, cells: _Pairs, factor: float) -> bool:
         """Whether of a few cells, from the most to the least promising, none can be dropped at this factor."""
@@ -180,6 +185,16 @@ class _Search:
             if bool(is_below(grams, self.gram.error, self.threshold(SLACKS[-1], factor)).any()):
                 return False
         return True
+
+    def scalars(self, frequencies: Frequencies, bounds: torch.Tensor) -> float:
+        """The largest of 1 x 1 matrices, of which the bounds (groups, points) are the values up to the error."""
+        position = int(bounds.argmax())
+        group, point = divmod(position, len(frequencies))
+        upper = float(bounds[group, point])
+        self.best = max(0.0, upper - 2 * self.gram.error)
+        angle = tuple(frequencies.select(slice(point, point + 1)).angles()[0].tolist())
+        self.place = (group, angle, torch.ones(1, dtype=torch.complex128))
+        return upper
 
     def prove_maximum(self, pairs: _Pairs) -> float:
         """A certified upper bound of the largest lambda_max among the pairs, within the tolerance of ``best``."""
@@ -214,15 +229,18 @@ class _Search:
 def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supremum:
     """max of sigma_1(D(w)) over the regular grid with ``period`` points per axis."""
     search = _Search(gram, tol)
-    pairs = search.pairs(Frequencies.lattice(period))
-    search.start(pairs)
-    return search.result(search.prove_maximum(pairs), tight=True)
-
-
-def grid_bounds(gram: SymbolGram, period: tuple[int, ...]) -> torch.Tensor:
-    """log of an upper bound of each group's own maximum over the grid, from trace and Frobenius norm: (groups,)."""
-    squares = gram.upper_bounds(Frequencies.lattice(period)).amax(1).clamp_min(2.0**-1000)
-    return squares.log() / 2 + log_power_of_two(gram.exponent)[1] + 2.0**-40
+    frequencies = Frequencies.lattice(period)
+    bounds = gram.upper_bounds(frequencies)
+    if gram.n == 1:
+        found = search.result(search.scalars(frequencies, bounds), tight=True)
+    else:
+        pairs = search.pairs(frequencies, bounds)
+        search.start(pairs)
+        found = search.result(search.prove_maximum(pairs), tight=True)
+    if gram.groups == 1:
+        return found
+    squares = bounds.amax(1).clamp_min(2.0**-1000)
+    return replace(found, group_log_uppers=squares.log() / 2 + log_power_of_two(gram.exponent)[1] + 2.0**-40)
 
 
 def starting_points(gram: SymbolGram) -> int:
@@ -247,7 +265,7 @@ def torus_supremum(gram: SymbolGram, tol: float, budget: float = TORUS_BUDGET) -
     density = min(_START_DENSITY, finest)
     period = lattice(degrees, density)
     half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
-    cells = search.pairs(Frequencies.lattice(period).halved())
+    cells = search.cells(Frequencies.lattice(period).halved())
     search.start(cells)
     whole = True  # no cell has been dropped yet: the cells are a complete lattice
     slack = SLACKS[-1]
@@ -288,7 +306,7 @@ def _complete_lattice(search: _Search, period: tuple[int, ...]) -> Supremum:
     """The bound max sigma_1 / prod_a cos(pi n_a / N_a) of a complete lattice of N_a points per axis."""
     degrees = search.gram.taps.degrees
     factor = cosine_squared([round_up(math.pi * n / p) for n, p in zip(degrees, period, strict=True)])
-    top = search.prove_maximum(search.pairs(Frequencies.lattice(period)))
+    top = search.prove_maximum(search.cells(Frequencies.lattice(period)))
     upper = round_up(top / factor)
     return search.result(upper, tight=upper <= search.threshold(1.0))
 
