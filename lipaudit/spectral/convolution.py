@@ -154,7 +154,7 @@ def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
     # the grid's maximum lies within this factor of the supremum over the torus
     axes = zip(reduced.taps.degrees, period, strict=True)
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in axes if n)
-    cheap = math.prod(period) / 2 * gram.evaluation_cost * gram.groups <= CHEAP_GRID
+    cheap = gram.grid_cost(math.prod(period) // 2) <= CHEAP_GRID
     if not cheap and math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
         found = torus_supremum(gram, tol if size_free else tol / 2)
         note = "torus" if found.tight else "torus, flat spectrum"

@@ -139,9 +139,13 @@ class SymbolGram:
     @property
     def evaluation_cost(self) -> float:
         """Floating-point operations of one certified comparison at one frequency, roughly."""
-        if self.n == 1:  # a sum of cosines is all
-            return 4.0 * len(self.lags)
         return 4 / 3 * self.n**3 + 4.0 * len(self.lags) * self.n**2 + 2e5
+
+    def grid_cost(self, points: int) -> float:
+        """Floating-point operations of the maximum over so many frequencies of every group, roughly."""
+        # values of 1 x 1 matrices are sums of cosines, and nothing is compared
+        each = 4.0 * len(self.lags) if self.n == 1 else self.evaluation_cost
+        return points * self.groups * each
 
     @property
     def numbers_per_pair(self) -> int:

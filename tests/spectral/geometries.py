@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -90,33 +91,19 @@ class Case:
             raise RuntimeError("empty output")
         return images.flatten(1)
 
+    def _geometry(self) -> tuple[Any, ...]:
+        """The arguments after the kernel, in torch's order."""
+        return (
+            self.input_size, self.stride, self.padding, self.dilation, self.groups, self.padding_mode, self.transposed,
+            self.output_padding or 0,
+        )  # fmt: skip
+
     def convolution(self, kernel: torch.Tensor) -> Convolution:
         """The geometry as lipaudit reads torch's arguments; ValueError where it refuses them."""
-        return Convolution.like_torch(
-            kernel,
-            self.input_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            self.padding_mode,
-            self.transposed,
-            self.output_padding or 0,
-        )
+        return Convolution.like_torch(kernel, *self._geometry())
 
     def norm(self, kernel: torch.Tensor, tol: float = 1e-3) -> Bracket:
-        return conv_norm(
-            kernel,
-            self.input_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            self.padding_mode,
-            self.transposed,
-            self.output_padding or 0,
-            tol,
-        )
+        return conv_norm(kernel, *self._geometry(), tol)
 
 
 WEIGHTS = ("gaussian", "gaussian", "ones", "rank one", "sparse", "first tap zero", "wide range")

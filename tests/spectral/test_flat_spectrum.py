@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from lipaudit.spectral import torus
-from lipaudit.spectral.geometry import polyphase
+from lipaudit.spectral.convolution import convolution_norm
+from lipaudit.spectral.geometry import Convolution, polyphase
 from lipaudit.spectral.symbol import SymbolGram
 
 
@@ -56,3 +57,21 @@ def test_peaked_spectra_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     found = torus.torus_supremum(gram, 1e-3)
     assert found.tight
     assert largest_on_grid(gram, 64) <= math.exp(found.log_upper) <= 1.001 * math.exp(found.log_lower)
+
+
+def test_flat_depthwise_layers_hold_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = torch.zeros(64, 1, 3, 3, dtype=torch.float64)
+    kernel[:, 0, 1, 1] = 1.0
+    kernel[:, 0, 0, 1] = kernel[:, 0, 1, 0] = kernel[:, 0, 2, 2] = 1e-9  # every frequency is as good as the maximum
+    sizes = []
+    bounds = SymbolGram.upper_bounds_at
+
+    def counted(gram: SymbolGram, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+        found = bounds(gram, cosine, sine)
+        sizes.append(found.numel())
+        return found
+
+    monkeypatch.setattr(SymbolGram, "upper_bounds_at", counted)
+    bracket = convolution_norm(Convolution.like_torch(kernel, 6000, padding=1, groups=64)).bracket
+    assert 1 <= bracket.upper <= 1.02
+    assert 0 < sum(sizes) < 1e7

@@ -1,12 +1,13 @@
 """Power iteration on the operator of a convolution itself: its zero or copied borders, stride, dilation and size.
 
 The adjoint is the pullback of automatic differentiation, which is the transposed convolution with whatever output
-padding the sizes ask for; since the operator is linear, one pullback serves for all iterations.
+padding the sizes ask for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -18,18 +19,7 @@ Map = Callable[[torch.Tensor], torch.Tensor]
 
 def operator_and_adjoint(convolution: Convolution) -> tuple[Map, Map]:
     """The maps x -> K x and y -> K* y, for tensors of one sample (1, channels, *size)."""
-
-    def image(x: torch.Tensor) -> torch.Tensor:
-        return power.apply(convolution, x)
-
-    zero = convolution.kernel.new_zeros(1, convolution.channels[0], *convolution.input_size)
-    pullback = torch.func.vjp(image, zero)[1]
-
-    def adjoint(y: torch.Tensor) -> torch.Tensor:
-        x: torch.Tensor = pullback(y)[0]
-        return x
-
-    return image, adjoint
+    return partial(power.apply, convolution), partial(power.adjoint, convolution)
 
 
 def random_input(convolution: Convolution, generator: torch.Generator) -> torch.Tensor:
