@@ -118,7 +118,7 @@ def check(args: argparse.Namespace) -> None:
     layers = convolutions("resnet18", min(args.input, 64), args.device)
     worst = -math.inf
     for layer, norm in zip(layers.values(), convolution_norms(list(layers.values()), args.tol), strict=True):
-        alone = convolution_norm(Convolution(**{**vars(layer), "kernel": layer.kernel.cpu()}), args.tol).bracket
+        alone = convolution_norm(layer.to("cpu"), args.tol).bracket
         worst = max(worst, norm.bracket.log_lower - alone.log_upper, alone.log_lower - norm.bracket.log_upper)
     if worst > 0:
         raise SystemExit(f"brackets from {args.device} and from the CPU do not overlap")

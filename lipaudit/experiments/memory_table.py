@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
@@ -135,7 +134,7 @@ def network_layers(name: str, size: int, request: Request) -> list[Convolution]:
         torch.manual_seed(request.seed)
         module = get_model(name, weights=None).eval()
     found = [layer for _, layer in convolutions(module, size)]
-    return [replace(layer, kernel=layer.kernel.to(request.device)) for layer in found]
+    return [layer.to(request.device) for layer in found]
 
 
 def distance(first: torch.Tensor, second: torch.Tensor) -> float:

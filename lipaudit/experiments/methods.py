@@ -50,7 +50,7 @@ class TimedNorms:
 
     def convolution(self, convolution: Convolution) -> ConvolutionNorm:
         """The method's figure for a convolution."""
-        there = replace(convolution, kernel=convolution.kernel.to(self.device))
+        there = convolution.to(self.device)
         if self.stride_1:
             there = replace(there, stride=(1,) * len(there.stride))
         bracket, seconds = timed(lambda: self._figure(there), self.device)

@@ -267,9 +267,7 @@ def _figure(found: Measurement) -> Bracket:
 
 
 def _key(convolution: Convolution) -> bytes:
-    c = convolution
-    geometry = (c.input_size, c.stride, c.padding, c.dilation, c.groups, c.padding_mode, c.transposed, c.output_padding)
-    return _digest(c.kernel) + repr(geometry).encode()
+    return _digest(convolution.kernel) + repr(convolution.geometry).encode()
 
 
 def _digest(tensor: torch.Tensor) -> bytes:

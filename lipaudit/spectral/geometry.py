@@ -128,6 +128,18 @@ class Convolution:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel_size, self.dilation, strict=True))
 
     @property
+    def geometry(self) -> tuple[object, ...]:
+        """Everything but the kernel."""
+        return (
+            *(self.input_size, self.stride, self.padding, self.dilation),
+            *(self.groups, self.padding_mode, self.transposed, self.output_padding),
+        )
+
+    def to(self, device: torch.device | str) -> Convolution:
+        """The same convolution with its kernel on another device."""
+        return replace(self, kernel=self.kernel.to(device))
+
+    @property
     def channels(self) -> tuple[int, int]:
         """(input channels, output channels)."""
         first, second = self.kernel.shape[0], self.kernel.shape[1] * self.groups

@@ -52,7 +52,7 @@ def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) ->
     check_tolerance(tol)
     batches: dict[tuple[object, ...], list[int]] = {}
     for position, convolution in enumerate(convolutions):
-        batches.setdefault(_geometry(convolution), []).append(position)
+        batches.setdefault((convolution.kernel.shape, *convolution.geometry), []).append(position)
     found: dict[int, ConvolutionNorm] = {}
     for share in _shares(list(batches.values()), [c.kernel.numel() for c in convolutions]):
         norms = together([_batch([convolutions[p] for p in positions], tol) for positions in share])
@@ -88,21 +88,13 @@ def matrix_norms(matrices: Sequence[torch.Tensor], tol: float = 1e-3) -> list[Br
     return [found[i].bracket if i in found else spectral_norm(m.to("cpu"), tol) for i, m in enumerate(matrices)]
 
 
-def _geometry(c: Convolution) -> tuple[object, ...]:
-    """What layers of one batch have in common."""
-    return (
-        *(c.kernel.shape, c.kernel.is_floating_point(), c.input_size, c.stride, c.padding, c.dilation),
-        *(c.groups, c.padding_mode, c.transposed, c.output_padding),
-    )
-
-
 def _batch(convolutions: list[Convolution], tol: float) -> Search[list[ConvolutionNorm]]:
     """The brackets of layers of equal geometry."""
     if not convolutions[0].kernel.numel():
         return [ZERO] * len(convolutions)
     ordinary = convolutions[0].adjoint() if convolutions[0].transposed else convolutions[0]
     layers, groups = len(convolutions), ordinary.groups
-    shape = reduce(crop(replace(ordinary, kernel=ordinary.kernel.to("meta"))), drop_zeros=False)
+    shape = reduce(crop(ordinary.to("meta")), drop_zeros=False)
     if shape.too_large or _points(_lattice(shape, tol)[0]) * groups * layers > TABLE_NUMBERS:
         return [_alone(c, tol) for c in convolutions]
     kernels = torch.stack([c.kernel.detach().to(torch.float64) for c in convolutions])
@@ -135,7 +127,7 @@ def _batch(convolutions: list[Convolution], tol: float) -> Search[list[Convoluti
 
 
 def _alone(convolution: Convolution, tol: float) -> ConvolutionNorm:
-    return convolution_norm(replace(convolution, kernel=convolution.kernel.to("cpu")), tol)
+    return convolution_norm(convolution.to("cpu"), tol)
 
 
 def _brackets(whole: Convolution, layers: int, shape: Reduction, tol: float) -> Search[list[tuple[Bracket, str]]]:

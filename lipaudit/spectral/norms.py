@@ -7,7 +7,7 @@ published method (:mod:`lipaudit.spectral.published`), or nothing at all where t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
@@ -51,7 +51,7 @@ class CertifiedNorms:
 
     def convolution(self, convolution: Convolution) -> ConvolutionNorm:
         """See :func:`lipaudit.spectral.convolution.convolution_norm`; on the CPU, one after another."""
-        return convolution_norm(replace(convolution, kernel=convolution.kernel.to("cpu")), self.tolerance)
+        return convolution_norm(convolution.to("cpu"), self.tolerance)
 
     def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
         """See :func:`lipaudit.spectral.gram.spectral_norm`."""
@@ -72,7 +72,7 @@ class BatchedNorms(CertifiedNorms):
         device: torch.device,
     ) -> None:
         super().__init__(tolerance)
-        moved = [replace(c, kernel=c.kernel.to(device)) for c in convolutions]
+        moved = [c.to(device) for c in convolutions]
         kernels = zip(convolutions, convolution_norms(moved, tolerance), strict=True)
         weights = zip(matrices, matrix_norms([m.to(device) for m in matrices], tolerance), strict=True)
         # the objects are kept, so that their identities stay theirs
