@@ -34,6 +34,7 @@ from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import fold
 from lipaudit.report.record import ModelRecord
 from lipaudit.spectral.gram import check_tolerance
+from lipaudit.spectral.rounding import is_finite
 
 _PACKAGES = ("torch", "torchvision", "timm", "onnx", "onnx2torch", "numpy")
 _DEVICES = ("auto", "cpu", "cuda")
@@ -196,7 +197,7 @@ def _check_finite(module: nn.Module) -> None:
         )
     if not has_values(module):
         raise ModelLoadError("the network is on the meta device: load its weights, or audit its structure alone")
-    bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
+    bad = [name for name, p in module.named_parameters() if p.is_floating_point() and not is_finite(p.detach())]
     # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
     for name, b in module.named_buffers():
         statistic = name.endswith(("running_mean", "running_var"))

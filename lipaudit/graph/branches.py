@@ -125,7 +125,8 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
     low = [min(-c.padding[i][0] for c in (first, second)) for i in range(d)]
     high = [max(c.extent[i] - 1 - c.padding[i][0] for c in (first, second)) for i in range(d)]
     extent = [last - first + 1 for first, last in zip(low, high, strict=True)]
-    total = first.kernel.new_zeros(first.channels[1], first.channels[0] // groups, *extent)
+    shape = (first.channels[1], first.channels[0] // groups, *extent)
+    total = first.kernel.new_zeros(shape, dtype=torch.float64)
     for c, kernel in zip((first, second), kernels, strict=True):
         place = tuple(
             slice(-c.padding[i][0] - low[i], -c.padding[i][0] - low[i] + c.extent[i], c.dilation[i]) for i in range(d)

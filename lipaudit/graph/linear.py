@@ -12,7 +12,7 @@ import torch
 
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.rounding import as_float64
+from lipaudit.spectral.rounding import as_float64, check_finite, is_finite
 
 # what recognised operations are called in a simplified graph
 CONVOLUTION, DENSE, SCALE = "lipaudit.convolution", "lipaudit.dense", "lipaudit.scale"
@@ -30,13 +30,15 @@ CONVOLUTIONS = {
 }
 
 
+# Precisions in which weights are left as they are stored.
+_STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # Products of smaller size are not folded: rounding margins are relative and end where float64 loses digits.
 _SMALLEST = 2.0**-960
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in)."""
+    """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in), as stored or in float64."""
 
     weight: torch.Tensor
 
@@ -63,6 +65,14 @@ def _weight(constant: Constant) -> torch.Tensor:
     return as_float64(constant.value, ", ".join(constant.names) or "a constant")
 
 
+def _stored(constant: Constant) -> torch.Tensor:
+    """The numbers of :func:`_weight` in the precision in which the network stores them: a copy would double its memory."""
+    if constant.value.is_meta or constant.value.dtype not in _STORED:
+        return _weight(constant)
+    check_finite(constant.value, ", ".join(constant.names) or "a constant")
+    return constant.value.detach()
+
+
 def as_convolution(node: Node) -> Convolution | None:
     """The convolution that a node computes, None if its weight depends on the input or it is another operation."""
     if node.op not in CONVOLUTIONS:
@@ -72,7 +82,7 @@ def as_convolution(node: Node) -> Convolution | None:
         return None
     if source.info.dtype.is_complex or weight.value.is_complex():
         return None
-    kernel = _weight(weight)
+    kernel = _stored(weight)
     d = kernel.dim() - 2
     transposed = "transpose" in node.op or bool(node.get("transposed"))
     size = source.info.shape[-d:]
@@ -114,7 +124,7 @@ def as_dense(node: Node) -> Dense | None:
             return None
     if not isinstance(source, Ref) or not isinstance(weight, Constant) or weight.value.dim() != 2:
         return None
-    matrix = _weight(weight)
+    matrix = _stored(weight)
     return Dense(matrix.T if flipped else matrix)
 
 
@@ -221,12 +231,14 @@ def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:
-    """a * b entry by entry, None where an entry overflows or comes near underflow, which no margin covers."""
+    """a * b entry by entry in float64, None where an entry overflows or comes near underflow, which no margin covers."""
     if a.is_meta or b.is_meta:
         return a.to("meta") * b.to("meta")
-    result = a * b
-    lost = (result.abs() < _SMALLEST) & (a != 0) & (b != 0)
-    return None if bool(lost.any()) or not bool(torch.isfinite(result).all()) else result
+    result = a.to(torch.float64) * b
+    size = result.abs()
+    if result.numel() and float(size.min()) < _SMALLEST and bool(((size < _SMALLEST) & (a != 0) & (b != 0)).any()):
+        return None
+    return result if is_finite(result) else None
 
 
 def channel_axis(linear: Linear, dims: int) -> int:

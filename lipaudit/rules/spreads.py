@@ -108,7 +108,7 @@ def tap_sums(convolution: Convolution) -> tuple[Bracket, Bracket]:
 
     ||K_t||^2 <= min(||K_t||_F^2, ||K_t||_1 ||K_t||_inf); groups are blocks on the diagonal.
     """
-    kernel = convolution.kernel.abs()
+    kernel = convolution.kernel.to(torch.float64).abs()
     taps = kernel.reshape(convolution.groups, -1, kernel.shape[1], math.prod(kernel.shape[2:]))  # (g, out, in, taps)
     entry = float(taps.sum((2, 3)).max())
     frobenius = taps.square().sum((1, 2))

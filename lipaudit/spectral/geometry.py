@@ -235,15 +235,18 @@ def polyphase(
     split = [tuple(zip(*place, strict=True)) for place in itertools.product(*axes)]  # (shift, phase) of every tap
     if drop_zeros:
         kept = taps.flatten(1).any(1)
-        taps, split = taps[kept], [place for place, keep in zip(split, kept.tolist(), strict=True) if keep]
+        if not bool(kept.all()):
+            taps, split = taps[kept], [place for place, keep in zip(split, kept.tolist(), strict=True) if keep]
     if not split:
         return Taps(
             kernel.new_zeros(groups, 1, c_out, c_in), torch.zeros(1, len(axes), dtype=torch.long), (1,) * len(axes)
         )
     shifts, phases = (sorted(set(part)) for part in zip(*split, strict=True))
     place = [shifts.index(shift) * len(phases) + phases.index(phase) for shift, phase in split]
-    blocks = kernel.new_zeros(len(shifts) * len(phases), groups, c_out, c_in)
-    blocks = blocks.index_copy(0, on_device(torch.tensor(place), kernel.device), taps)
+    blocks = taps
+    if place != list(range(len(shifts) * len(phases))):  # some are empty, or in another order
+        blocks = kernel.new_zeros(len(shifts) * len(phases), groups, c_out, c_in)
+        blocks = blocks.index_copy(0, on_device(torch.tensor(place), kernel.device), taps)
     # (groups, shifts, c_out, phases c_in)
     matrices = blocks.unflatten(0, (len(shifts), len(phases))).permute(2, 0, 3, 1, 4).flatten(3)  # type: ignore[no-untyped-call]
     offsets = torch.tensor(shifts, dtype=torch.long)

@@ -34,6 +34,8 @@ from lipaudit.spectral.rounding import (
 
 # The shares of the tolerance at which a certificate is tried: lower bounds are usually far closer than asked for.
 SLACKS = (0.05, 0.99)
+# Columns of a block of a Gram matrix.
+BLOCK = 512
 # The Schatten norm of a matrix with m columns exceeds sigma_1 by at most m^(1/2^(N+1)): 1e-12 after this many products.
 MAX_PRODUCTS = 48
 
@@ -77,7 +79,7 @@ class GramIteration:
         """A_{t+1} = A_t* A_t, rescaled by a power of two."""
         error = product_error(self.iterate.shape[0], complex_entries=self.iterate.is_complex())
         self._errors.append(error * float(frobenius_squared_up(self.iterate, 2)))
-        self.iterate, exponent = scale_to_unit(self.iterate.mH @ self.iterate, dims=2)
+        self.iterate, exponent = scale_to_unit(gram_product(self.iterate), dims=2)
         self._scales.append(float(exponent))
         if self.gram is None:
             self.gram = self.iterate
@@ -134,6 +136,24 @@ class GramIteration:
         column = self.iterate[:, torch.linalg.vector_norm(self.iterate, dim=0).argmax()]
         # a step costs n^2, the Gram product that it may save n^3
         return leading_vectors(self.gram[None], column[None], steps=24 + self.gram.shape[0] // 64)[0]
+
+
+def gram_product(matrix: torch.Tensor) -> torch.Tensor:
+    """A* A of a matrix (p, q); of a wide one only the blocks on and below the diagonal are computed, and mirrored.
+
+    >>> gram_product(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+    tensor([[1., 2.],
+            [2., 5.]])
+    """
+    columns = matrix.shape[1]
+    if columns < 2 * BLOCK:
+        return matrix.mH @ matrix
+    product = matrix.new_empty(columns, columns)
+    for start in range(0, columns, BLOCK):
+        stop = min(start + BLOCK, columns)
+        product[start:, start:stop] = matrix[:, start:].mH @ matrix[:, start:stop]
+        product[start:stop, stop:] = product[stop:, start:stop].mH
+    return product
 
 
 def spectral_norm(weight: torch.Tensor, tol: float = 1e-3) -> Bracket:

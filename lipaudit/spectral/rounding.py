@@ -65,9 +65,20 @@ def as_float64(tensor: torch.Tensor, name: str = "the weight") -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
     wide = tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).resolve_conj()
-    if not bool(torch.isfinite(wide).all()):
-        raise NonFiniteWeightsError([name])
+    check_finite(wide, name)
     return wide
+
+
+def check_finite(tensor: torch.Tensor, name: str) -> None:
+    """Refuse NaN and infinity with a NonFiniteWeightsError that has the name."""
+    if not is_finite(tensor):
+        raise NonFiniteWeightsError([name])
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Whether no entry is NaN or infinite: the smallest and the largest tell, without a mask of all entries."""
+    parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return not parts.numel() or bool(torch.isfinite(torch.stack(torch.aminmax(parts))).all())
 
 
 def scale_to_unit(tensor: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,7 +97,7 @@ def scale_to_unit(tensor: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.
     # two steps, because 2**-exponent itself may overflow
     first, second = (torch.exp2(-e.to(torch.float64)) for e in (half, exponent - half))
     shape = exponent.shape + (1,) * dims
-    return tensor * first.reshape(shape) * second.reshape(shape), exponent.to(torch.float64)
+    return (tensor * first.reshape(shape)).mul_(second.reshape(shape)), exponent.to(torch.float64)
 
 
 def frobenius_squared_up(tensor: torch.Tensor, dims: int) -> torch.Tensor:
