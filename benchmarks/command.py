@@ -4,12 +4,12 @@
     python -m benchmarks.command resnet50 --repeats 5 --threads 1
     python -m benchmarks.command --memory                             # and the peak of every single layer, large networks
 
-Each run is ``lipaudit SPEC --weights random --format json`` in a process of its own, which starts one clock more than the command does: "import"
-ends where the audit's own clock starts, the next four columns are the audit's laps, and "report" is what remains: the record, the
-JSON text, and the end of the process. Rows are medians of wall-clock seconds. Memory is the largest resident size of that process minus that of a
-process which only imports lipaudit. ``--memory`` measures layer by layer, too: the largest resident size while one norm is
-found, minus the size with all weights loaded. This module imports nothing but the standard library, since a process starts with the peak of
-its parent.
+Each run is ``lipaudit SPEC --weights random --format json`` in a process of its own, which notes two moments more than the command
+does. "import" ends where the audit's own clock starts, the next four columns are the audit's laps (the first of them imports timm and
+torchvision), "report" ends when the JSON text is written, and "exit" is the end of the process. Rows are medians of wall-clock seconds.
+Memory is the largest resident size of that process minus that of a process which only imports lipaudit and what it loads models with.
+``--memory`` measures layer by layer, too: the largest resident size while one norm is found, minus the size with all weights loaded.
+This module imports nothing but the standard library, since a process starts with the peak of its parent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dataclasses import dataclass
 
 NETWORKS = ("resnet18", "resnet50", "resnet152", "vgg16", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
 LARGE_NETWORKS = ("resnet152", "vgg16", "timm:convnext_xlarge", "timm:vit_large_patch16_224")
-PHASES = ("import", "load", "capture", "norms", "propagation", "report")
+PHASES = ("import", "load", "capture", "norms", "propagation", "report", "exit")
 IMPORTS = "import timm, torchvision, lipaudit.api, lipaudit.cli, lipaudit.report.json"
-# the command, with a note of when its own clock started
+# the command, with notes of when its own clock started and when it was done
 COMMAND = """
 import sys, time
 import lipaudit.api
@@ -39,7 +39,9 @@ class Noted(lipaudit.api.Clock):
         super().__init__()
 lipaudit.api.Clock = Noted
 from lipaudit.cli import main
-sys.exit(main(sys.argv[1:]))
+code = main(sys.argv[1:])
+print("done", time.perf_counter(), file=sys.stderr)
+sys.exit(code)
 """
 
 
@@ -76,10 +78,11 @@ def audit(spec: str, inputs: str | None, threads: int) -> Run:
     """One run of the command."""
     options = ["--weights", "random", "--format", "json", *(["--input", inputs] if inputs else [])]
     start, wall, peak, output, errors = measured(COMMAND, spec, *options, threads=threads)
-    clock = next(float(line.split()[1]) for line in errors.splitlines() if line.startswith("clock "))
+    noted = dict(line.split() for line in errors.splitlines() if line.startswith(("clock ", "done ")))
+    clock, done = float(noted["clock"]), float(noted["done"])
     laps = json.loads(output)["timings"]
-    phases = {"import": clock - start, **laps}
-    return Run(wall, phases | {"report": wall - sum(phases.values())}, peak)
+    phases = {"import": clock - start, **laps, "report": done - clock - sum(laps.values()), "exit": start + wall - done}
+    return Run(wall, phases, peak)
 
 
 def row(spec: str, runs: Sequence[Run], base: float) -> str:

@@ -33,11 +33,11 @@ from dataclasses import dataclass
 
 import torch
 
+from benchmarks.device import check_overlap, gpu_table
 from benchmarks.layers import Layer, load_layers, split_name
-from benchmarks.published import ITERATIONS, PAPER, REFERENCE, figure
-from benchmarks.timing import Call, Timing, read_backs, take_turns, wall_clock
+from benchmarks.published import ITERATIONS, PAPER, figure
+from benchmarks.timing import Call, Timing, take_turns
 from lipaudit.spectral.convolution import ConvolutionNorm, convolution_norm
-from lipaudit.spectral.many import convolution_norms
 
 NETWORKS = ("resnet18", "resnet50", "resnet152", "vgg16", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
 PARTS: dict[str, Callable[[Layer], bool]] = {
@@ -118,8 +118,10 @@ def print_totals(network: str, part: str, rows: list[Row]) -> None:
     print(f"{network}: {part} ({len(rows)}): lipaudit {ours:.4f} s", end="")
     for method in rows[0].others:
         theirs = sum(row.others[method].seconds for row in rows)
-        below = sum(row.others[method].result < row.norm.bracket.log_lower for row in rows)
-        print(f"; {method} {theirs:.4f} s, ratio {theirs / ours:.2f}, below in {below}", end="")
+        short = [row.norm.bracket.log_lower - row.others[method].result for row in rows]
+        below = sum(gap > 0 for gap in short)
+        by = f" (by up to {-math.expm1(-max(short)):.1e})" if below else ""
+        print(f"; {method} {theirs:.4f} s, ratio {theirs / ours:.2f}, below in {below}{by}", end="")
     print(flush=True)
 
 
@@ -158,47 +160,6 @@ def two_ways(network: str, args: argparse.Namespace) -> None:
         print(f"{pair[0].name[-32:]:32} {pair[0].shape:24} {cells}", flush=True)
     print(
         f"{network}: {kind} {ways[0]}: {totals[0]:.4f} s; {ways[1]}: {totals[1]:.4f} s; ratio {totals[1] / totals[0]:.3f}"
-    )
-
-
-def on_gpu(network: str, args: argparse.Namespace) -> None:
-    """All layers of a network in one call by lipaudit, layer after layer by the other methods."""
-    layers = [layer.convolution.to(args.device) for layer in layers_of(network, args.input, args)]
-    torch.cuda.reset_peak_memory_stats()
-    ours = wall_clock(lambda: convolution_norms(layers, args.tol), args.device, args.repeats)
-    waits = read_backs(lambda: convolution_norms(layers, args.tol))
-    peak = torch.cuda.max_memory_allocated() / 2**30
-    lowers = [norm.bracket.log_lower for norm in ours.result]
-    uppers = [norm.bracket.log_upper for norm in ours.result]
-    widest = max(upper - lower for lower, upper in zip(lowers, uppers, strict=True))
-    print(f"\n{network}, {len(layers)} convolutions, input {args.input}")
-    print(f"{'method':14} {'seconds':>9} {'reference':>9} {'ratio':>7} {'log10 product':>14} {'below':>6}")
-    print(
-        f"{'lipaudit':14} {ours.seconds:9.4f} {'':>9} {1:7.2f} {sum(uppers) / math.log(10):14.4f} {0:6}   certified; "
-        f"widest upper / lower {math.exp(widest):.5f}, {peak:.1f} GiB, {waits} read-backs",
-        flush=True,
-    )
-    repeats = min(args.repeats, args.published_repeats)
-    for method in args.methods:
-        theirs = wall_clock(lambda m=method: [figure(m, c) for c in layers], args.device, repeats)
-        below = sum(value < lower for value, lower in zip(theirs.result, lowers, strict=True))
-        reference = REFERENCE.get(method, {}).get(network) if args.input == "224" else None
-        print(
-            f"{method:14} {theirs.seconds:9.4f} {'' if reference is None else f'{reference:.3f}':>9} "
-            f"{theirs.seconds / ours.seconds:7.2f} {sum(theirs.result) / math.log(10):14.4f} {below:6}",
-            flush=True,
-        )
-
-
-def check_overlap(layers: Sequence[Layer], args: argparse.Namespace) -> None:
-    """The brackets found all together on the device and one by one on the CPU hold the same norms."""
-    together = convolution_norms([layer.convolution.to(args.device) for layer in layers], args.tol)
-    for layer, norm in zip(layers, together, strict=True):
-        alone = convolution_norm(layer.convolution, args.tol).bracket
-        if max(norm.bracket.log_lower - alone.log_upper, alone.log_lower - norm.bracket.log_upper) > 0:
-            raise SystemExit(f"{layer.name}: brackets from {args.device} and from the CPU do not overlap")
-    print(
-        f"brackets from {args.device}, all together, and from the CPU, one by one, overlap in all {len(layers)} layers"
     )
 
 
@@ -250,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.sizes or args.tolerances:
             two_ways(network, args)
         elif args.device == "cuda":
-            on_gpu(network, args)
+            gpu_table(split_name(network)[0], layers_of(network, args.input, args), args)
         else:
             on_cpu(network, args)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
