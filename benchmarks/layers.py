@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 from lipaudit.graph.linear import CONVOLUTION
@@ -11,7 +12,7 @@ from lipaudit.spectral.geometry import Convolution
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution, and how often the network applies that very kernel in the same geometry."""
+    """One convolution, and how often the network applies the same numbers in the same geometry."""
 
     name: str
     convolution: Convolution
@@ -55,7 +56,8 @@ def load_layers(network: str, size: str | None, weights: str | None = "random", 
         if node.op != CONVOLUTION:
             continue
         convolution = node.payload
-        key = (id(convolution.kernel), convolution.geometry)
+        digest = hashlib.sha256(convolution.kernel.contiguous().numpy().data).digest()
+        key = (digest, tuple(convolution.kernel.shape), convolution.geometry)
         known = found.get(key)
         found[key] = replace(known, uses=known.uses + 1) if known else Layer(node.module, convolution)
     return list(found.values())
