@@ -8,7 +8,8 @@ Each run is ``lipaudit SPEC --weights random --format json`` in a process of its
 does. "import" ends where the audit's own clock starts, the next four columns are the audit's laps (the first of them imports timm and
 torchvision), "report" ends when the JSON text is written, and "exit" is the end of the process. Rows are medians of wall-clock seconds.
 Memory is the largest resident size of that process minus that of a process which only imports lipaudit and what it loads models with.
-``--memory`` measures layer by layer, too: the largest resident size while one norm is found, minus the size with all weights loaded.
+``--memory`` measures phase by phase and layer by layer, too: the largest resident size while one norm is found, minus the size with all
+weights loaded.
 This module imports nothing but the standard library, since a process starts with the peak of its parent.
 """
 

@@ -154,6 +154,7 @@ def test_the_phases_of_the_command_fill_its_time():
     assert sum(map(float, phases)) == pytest.approx(float(wall), abs=0.05)
     assert float(share.rstrip("%")) / 100 == pytest.approx(float(phases[3]) / float(wall), abs=0.02)
     assert 0 < float(peak) < 4096
+    assert layers.pop(0).startswith("  MiB over import: load ")
     assert layers
     assert all(re.fullmatch(r" +\d+ MiB above all weights: \S+, weight [\dx]+", line) for line in layers)
 
