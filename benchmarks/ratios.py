@@ -9,6 +9,7 @@ From the root of the checkout, in the environment of the project:
     python -m benchmarks.ratios --networks resnet50 --sizes 224 1024        # lipaudit alone, at two input sizes
     python -m benchmarks.ratios --networks resnet50 --tolerances 1e-3 1e-6  # lipaudit alone, at two tolerances
     python -m benchmarks.ratios --device cuda                         # on a GPU, all layers of a network in one call
+    python -m benchmarks.ratios --together --networks resnet18 --input 32   # the same on the CPU, a dry run
 
 Networks are captured and simplified as in an audit, so that every method gets the same kernels with batch norms folded; a kernel that a
 network applies several times in the same geometry is measured once. On the CPU a time is the median of CPU seconds on one thread, the
@@ -33,10 +34,10 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks.device import check_overlap, gpu_table
 from benchmarks.layers import Layer, load_layers, split_name
 from benchmarks.published import ITERATIONS, PAPER, figure
 from benchmarks.timing import Call, Timing, take_turns
+from benchmarks.together import check_overlap, print_together
 from lipaudit.spectral.convolution import ConvolutionNorm, convolution_norm
 
 NETWORKS = ("resnet18", "resnet50", "resnet152", "vgg16", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
@@ -183,7 +184,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tolerances", type=float, nargs=2, metavar="TOL", help="lipaudit alone at both tolerances")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
-        "--check", action="store_true", help="compare the device's brackets with the CPU's first; always so on cuda"
+        "--together", action="store_true", help="all layers in one call, as on a GPU, after a check of its brackets"
     )
     parser.add_argument("--tol", type=float, default=1e-3, help="relative tolerance of lipaudit's norms")
     parser.add_argument("--repeats", type=int, default=5, help="of lipaudit's norms that are small")
@@ -193,8 +194,8 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.sizes and args.tolerances:
         parser.error("--sizes and --tolerances: one at a time")
-    if args.device == "cuda" and (args.sizes or args.tolerances):
-        parser.error("--sizes and --tolerances are measured on the CPU")
+    if (args.together or args.device == "cuda") and (args.sizes or args.tolerances):
+        parser.error("--sizes and --tolerances are measured on the CPU, one layer at a time")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device here: leave out --device")
     return args
@@ -205,13 +206,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     name = torch.cuda.get_device_name() if args.device == "cuda" else f"{platform.machine()} CPU, 1 thread"
     print(f"{name}, torch {torch.__version__}, tolerance {args.tol:g}")
-    if args.check or args.device == "cuda":
+    together = args.together or args.device == "cuda"
+    if together:
         check_overlap(load_layers(args.networks[0], args.input, args.weights, args.arch), args)
     for network in args.networks:
         if args.sizes or args.tolerances:
             two_ways(network, args)
-        elif args.device == "cuda":
-            gpu_table(split_name(network)[0], layers_of(network, args.input, args), args)
+        elif together:
+            print_together(split_name(network)[0], layers_of(network, args.input, args), args)
         else:
             on_cpu(network, args)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -6,15 +6,17 @@ import csv
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from benchmarks import ratios, scaling, timing
+from benchmarks import ratios, scaling, timing, together
 from benchmarks.layers import load_layers
 from benchmarks.published import PAPER
+from lipaudit.spectral.bracket import Bracket
 from tests.models.cifar_resnet20 import ResNet20
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,12 +103,9 @@ def test_weights_from_a_file_with_batch_norms_folded(tmp_path):
 
 
 def test_ratios_of_a_network(capsys):
-    ratios.main(
-        ["--networks", DEPTHWISE, "--input", "32", "--methods", PAPER, "araujo2021", "--repeats", "1", "--check"]
-    )
+    ratios.main(["--networks", DEPTHWISE, "--input", "32", "--methods", PAPER, "araujo2021", "--repeats", "1"])
     text = capsys.readouterr().out
     layers = load_layers(DEPTHWISE, "32")
-    assert f"one by one, overlap in all {len(layers)} layers" in text
     counts = {}
     pattern = rf"{DEPTHWISE}: (.*) \((\d+)\): lipaudit (\S+) s; {PAPER} (\S+) s, ratio (\S+), below in \d+.*; araujo2021 .*ratio"
     for part, count, ours, theirs, ratio in re.findall(pattern, text):
@@ -134,6 +133,27 @@ def test_lipaudit_alone_two_ways(capsys, options, line):
     assert re.search(f"^{DEPTHWISE}: {line}$", text, re.MULTILINE)
     assert re.search(r" \d+-\d+ 3x3 s\d", text)
     assert not re.search(r" \d+-\d+ 1x1 s\d", text)
+
+
+def test_all_layers_in_one_call(capsys):
+    ratios.main(["--networks", DEPTHWISE, "--input", "32", "--repeats", "1", "--together"])
+    text = capsys.readouterr().out
+    assert f"one by one, overlap in all {len(load_layers(DEPTHWISE, '32'))} layers" in text
+    (ours,) = re.findall(r"^lipaudit +(\S+) +1.00 .*certified; widest upper / lower", text, re.MULTILINE)
+    ((theirs, ratio),) = re.findall(rf"^{PAPER} +(\S+) +(\S+) ", text, re.MULTILINE)
+    assert float(ratio) == pytest.approx(float(theirs) / float(ours), rel=0.05)
+
+
+def test_brackets_that_do_not_overlap_end_the_run(monkeypatch):
+    true = together.convolution_norm
+
+    def doubled(convolution, tol):
+        norm = true(convolution, tol)
+        return replace(norm, bracket=norm.bracket * Bracket.exact(2.0))
+
+    monkeypatch.setattr(together, "convolution_norm", doubled)
+    with pytest.raises(SystemExit, match="do not overlap"):
+        ratios.main(["--networks", DEPTHWISE, "--input", "32", "--repeats", "1", "--together"])
 
 
 def test_ratios_refuse_two_comparisons_at_once(capsys):

@@ -1,4 +1,4 @@
-"""Tables of norms on a GPU: wall-clock seconds of all layers of a network in one call; a part of ``benchmarks.ratios``."""
+"""All layers of a network in one call, as on a GPU: wall-clock seconds; a part of ``benchmarks.ratios``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from lipaudit.spectral.convolution import convolution_norm
 from lipaudit.spectral.many import convolution_norms
 
 
-def gpu_table(network: str, layers: Sequence[Layer], args: argparse.Namespace) -> None:
-    """All layers of a network in one call by lipaudit, layer after layer by the other methods."""
+def print_together(network: str, layers: Sequence[Layer], args: argparse.Namespace) -> None:
+    """One table: all layers in one call by lipaudit, layer after layer by the other methods."""
     kernels = [layer.convolution.to(args.device) for layer in layers]
-    torch.cuda.reset_peak_memory_stats()
+    if args.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     ours = wall_clock(lambda: convolution_norms(kernels, args.tol), args.device, args.repeats)
-    waits = read_backs(lambda: convolution_norms(kernels, args.tol))
-    peak = torch.cuda.max_memory_allocated() / 2**30
+    cost = ""
+    if args.device == "cuda":
+        waits = read_backs(lambda: convolution_norms(kernels, args.tol))
+        cost = f", {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB, {waits} read-backs"
     lowers = [norm.bracket.log_lower for norm in ours.result]
     uppers = [norm.bracket.log_upper for norm in ours.result]
     widest = max(upper - lower for lower, upper in zip(lowers, uppers, strict=True))
@@ -29,7 +32,7 @@ def gpu_table(network: str, layers: Sequence[Layer], args: argparse.Namespace) -
     print(f"{'method':14} {'seconds':>9} {'reference':>9} {'ratio':>7} {'log10 product':>14} {'below':>6}")
     print(
         f"{'lipaudit':14} {ours.seconds:9.4f} {'':>9} {1:7.2f} {sum(uppers) / math.log(10):14.4f} {0:6}   certified; "
-        f"widest upper / lower {math.exp(widest):.5f}, {peak:.1f} GiB, {waits} read-backs",
+        f"widest upper / lower {math.exp(widest):.5f}{cost}",
         flush=True,
     )
     repeats = min(args.repeats, args.published_repeats)
