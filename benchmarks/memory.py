@@ -10,6 +10,7 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> None:
         capture, network = peak(lambda: captured(loaded, place), imports)
     weights = settled()
     linear = [(node.module, node.payload) for node in network.simple if isinstance(node.payload, Convolution | Dense)]
-    found = [(peak(lambda w=w: norm(w), weights)[0], module, weight_of(w)) for module, w in linear]
+    found = [(peak(partial(norm, w), weights)[0], module, weight_of(w)) for module, w in linear]
     print(
         f"  MiB over import: load {load:.0f}, capture {capture:.0f}, with all weights and graphs {weights - imports:.0f}"
     )

@@ -31,6 +31,7 @@ import platform
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -101,8 +102,8 @@ def on_cpu(network: str, args: argparse.Namespace) -> None:
 def measured(layers: Sequence[Layer], args: argparse.Namespace) -> Iterator[Row]:
     for layer in layers:
         c = layer.convolution
-        ours = Call(lambda c=c: convolution_norm(c, args.tol), args.repeats)
-        others = [Call(lambda c=c, m=m: figure(m, c), args.published_repeats, few=1, small=0.1) for m in args.methods]
+        ours = Call(partial(convolution_norm, c, args.tol), args.repeats)
+        others = [Call(partial(figure, m, c), args.published_repeats, few=1, small=0.1) for m in args.methods]
         timing, *rest = take_turns([ours, *others])
         yield Row(layer, timing, dict(zip(args.methods, rest, strict=True)))
 
@@ -152,7 +153,7 @@ def two_ways(network: str, args: argparse.Namespace) -> None:
     totals = [0.0, 0.0]
     for pair in zip(*loaded, strict=True):
         calls = [
-            Call(lambda c=layer.convolution, t=tol: convolution_norm(c, t), args.repeats)
+            Call(partial(convolution_norm, layer.convolution, tol), args.repeats)
             for layer, tol in zip(pair, tolerances, strict=True)
         ]
         timings = take_turns(calls)

@@ -79,7 +79,8 @@ class Point:
 def points(axis: str, values: Sequence[int], size: int) -> Iterator[Point]:
     fields = {"input size": "size", "channels": "channels", "kernel size": "kernel", "depth": "depth"}
     for value in values:
-        yield replace(Point(axis, value, size), **{fields[axis]: value})
+        varied: dict[str, Any] = {fields[axis]: value}
+        yield replace(Point(axis, value, size), **varied)
 
 
 def measure_axis(
@@ -109,7 +110,7 @@ def forecast(past: Sequence[tuple[int, float]], value: int) -> float:
     if len(past) < 2:
         return 0.0
     (x, a), (y, b) = past[-2:]
-    return b * (value / y) ** (math.log(b / a) / math.log(y / x))
+    return b * math.exp(math.log(value / y) * math.log(b / a) / math.log(y / x))
 
 
 def draw(rows: Sequence[tuple[str, int, str, float]], path: Path) -> None:
@@ -125,8 +126,14 @@ def draw(rows: Sequence[tuple[str, int, str, float]], path: Path) -> None:
             here = [(value, seconds) for a, value, n, seconds in rows if (a, n) == (axis, name)]
             if here:
                 panel.loglog(*zip(*here, strict=True), "o-", color=f"C{colour}", label=names.get(name, name))
+        values = sorted({value for a, value, *_ in rows if a == axis})
+        if not values:
+            panel.set_axis_off()
+            continue
+        panel.set_xticks(values, list(map(str, values)))
+        panel.minorticks_off()
         panel.set(xlabel=axis, ylabel="CPU seconds, one thread")
-        panel.grid(visible=True, which="both", alpha=0.3)
+        panel.grid(visible=True, alpha=0.3)
     handles = {label: h for panel in image.axes for h, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     image.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     image.savefig(path, dpi=110)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -12,7 +13,12 @@ from benchmarks.layers import Layer
 from benchmarks.published import REFERENCE, figure
 from benchmarks.timing import read_backs, wall_clock
 from lipaudit.spectral.convolution import convolution_norm
+from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.many import convolution_norms
+
+
+def figures(method: str, kernels: Sequence[Convolution]) -> list[float]:
+    return [figure(method, convolution) for convolution in kernels]
 
 
 def print_together(network: str, layers: Sequence[Layer], args: argparse.Namespace) -> None:
@@ -37,7 +43,7 @@ def print_together(network: str, layers: Sequence[Layer], args: argparse.Namespa
     )
     repeats = min(args.repeats, args.published_repeats)
     for method in args.methods:
-        theirs = wall_clock(lambda m=method: [figure(m, c) for c in kernels], args.device, repeats)
+        theirs = wall_clock(partial(figures, method, kernels), args.device, repeats)
         below = sum(value < lower for value, lower in zip(theirs.result, lowers, strict=True))
         reference = REFERENCE.get(method, {}).get(network) if args.input == "224" else None
         print(
