@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -53,8 +55,10 @@ from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
 from lipaudit.rules.registry import Settings, Status
-from lipaudit.spectral.norms import UnknownNorms
+from lipaudit.spectral.beforehand import KnownNorms
+from lipaudit.spectral.norms import Norms, UnknownNorms
 from lipaudit.spectral.published.registry import Options
+from lipaudit.spectral.store import NormStore
 
 Progress = Callable[[int, int, str], None]
 
@@ -77,6 +81,7 @@ def audit(
     std: float | Sequence[float] | None = None,
     method: str = OURS,
     iterations: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
@@ -110,6 +115,8 @@ def audit(
             fields named so.
         iterations: iterations or samples of the method, for those that have any; default: the number that
             ``lipaudit methods`` shows.
+        cache: a folder that keeps lipaudit's own norms from one audit to the next, by the content of the weights; made if it
+            does not exist. Other methods and ``structure`` have nothing to keep.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -134,6 +141,7 @@ def audit(
         )
     if structure and published is not None:
         raise UsageError("structure computes no norms: leave out the method (--method)")
+    store = None if cache is None or structure or published is not None else NormStore(Path(cache))
     request = DomainRequest(domain, around, radius)
     clock = Clock()
     means, stds = _numbers(mean), _numbers(std)
@@ -146,8 +154,11 @@ def audit(
         network_in = captured(loaded, place, structure)
         inputs, simple = network_in.inputs, network_in.simple
         clock.lap("capture")
-        norms = UnknownNorms() if structure else requested_norms(published, iterations, tol, seed, simple, place)
-        effects = evaluate_rules(simple, Settings(norms), progress)
+        norms: Norms = UnknownNorms()
+        if not structure:
+            norms = requested_norms(published, iterations, tol, seed, simple, place, store, progress)
+        found_before = isinstance(norms, KnownNorms)
+        effects = evaluate_rules(simple, Settings(norms), None if found_before else progress)
         clock.lap("norms")
 
         def over(domain: Domain) -> Propagation:
@@ -190,7 +201,13 @@ def audit(
             tool_version=__version__,
             created=timestamp(),
             environment=environment(),
-            notes=(*([STRUCTURE] if structure else []), *loaded.notes, *remarks(network_in.graph), *doubts),
+            notes=(
+                *([STRUCTURE] if structure else []),
+                *loaded.notes,
+                *remarks(network_in.graph),
+                *doubts,
+                *_recalled(norms, store),
+            ),
             timings=clock.laps,
         )
 
@@ -281,6 +298,15 @@ def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: in
         raise CaptureError(
             f"the network's Jacobian cannot be computed ({reason}): leave out the lower bound (--lower-bound)"
         ) from error
+
+
+def _recalled(norms: Norms, store: NormStore | None) -> list[str]:
+    """Which norms an earlier audit has found."""
+    if store is None or not isinstance(norms, KnownNorms) or not norms.recalled:
+        return []
+    return [
+        f"{norms.recalled} of {norms.distinct} norms of weights were found by an earlier audit and taken from {store.file}."
+    ]
 
 
 def _weighed(network: NetworkRecord, lower: float | None) -> list[str]:

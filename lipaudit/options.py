@@ -202,6 +202,15 @@ _AUDIT = (
         type=click.IntRange(min=1),
         help="Sum rows deeper than this many path components (between '.' or '/') into one.",
     ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="LIPAUDIT_CACHE",
+        show_envvar=True,
+        metavar="DIR",
+        help="Keep certified norms in this folder, by the content of the weights: what an earlier audit has found is not "
+        "computed again.",
+    ),
     click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
     click.option(
         "--strict",

@@ -9,9 +9,11 @@ import torch
 from lipaudit.errors import UsageError
 from lipaudit.graph.linear import Dense
 from lipaudit.graph.node import Graph
+from lipaudit.spectral.beforehand import KnownNorms, Progress, Weight
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.norms import BatchedNorms, CertifiedNorms, Norms, PublishedNorms
+from lipaudit.spectral.norms import Norms, PublishedNorms
 from lipaudit.spectral.published.registry import Method, Options, all_methods
+from lipaudit.spectral.store import NormStore
 
 OURS = "gram"
 MOST_ITERATIONS = 1_000_000
@@ -85,13 +87,21 @@ def find_compared(names: str | Sequence[str] | None, iterations: int | None = No
 
 
 def requested_norms(
-    method: Method | None, iterations: int | None, tolerance: float, seed: int, graph: Graph, device: torch.device
+    method: Method | None,
+    iterations: int | None,
+    tolerance: float,
+    seed: int,
+    graph: Graph,
+    device: torch.device,
+    store: NormStore | None = None,
+    progress: Progress | None = None,
 ) -> Norms:
-    """How the rules are to find norms for a simplified graph; on a GPU lipaudit's own are found all together."""
+    """How the rules are to find norms for a simplified graph; lipaudit's own are found beforehand."""
     if method is not None:
         return PublishedNorms(method, Options(iterations=iterations, seed=seed, tolerance=tolerance))
-    if device.type != "cuda":
-        return CertifiedNorms(tolerance)
-    convolutions = [node.payload for node in graph if isinstance(node.payload, Convolution)]
-    weights = [node.payload.weight for node in graph if isinstance(node.payload, Dense)]
-    return BatchedNorms(convolutions, weights, tolerance, device)
+    weights: list[tuple[str, Weight]] = []
+    for node in graph:
+        if isinstance(node.payload, Convolution | Dense):
+            payload = node.payload
+            weights.append((node.module or node.name, payload if isinstance(payload, Convolution) else payload.weight))
+    return KnownNorms(weights, tolerance, device, store, progress)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from hashlib import blake2b
 from itertools import count
 
 import torch
@@ -23,6 +22,7 @@ from lipaudit.network.extents import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.rules.registry import Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket, round_down
+from lipaudit.spectral.content import content_key
 from lipaudit.spectral.convolution import ConvolutionNorm
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.norms import CertifiedNorms, Norms, PublishedNorms
@@ -102,8 +102,8 @@ class TimedNorms:
     def measured(self, linear: Convolution | Dense) -> Measurement:
         """The figure of a convolution or a dense layer."""
         if isinstance(linear, Convolution):
-            return self._recalled(_key(linear), lambda: self.norms.convolution(linear).bracket)
-        return self._recalled(_digest(linear.weight), lambda: self.norms.matrices([linear.weight]))
+            return self._recalled(content_key(linear), lambda: self.norms.convolution(linear).bracket)
+        return self._recalled(content_key(linear.weight), lambda: self.norms.matrices([linear.weight]))
 
     def convolution(self, convolution: Convolution) -> ConvolutionNorm:
         """The figure, recalled or measured."""
@@ -264,14 +264,3 @@ def _figure(found: Measurement) -> Bracket:
     if found.bracket is None:
         raise MethodError(found.reason)
     return found.bracket
-
-
-def _key(convolution: Convolution) -> bytes:
-    return _digest(convolution.kernel) + repr(convolution.geometry).encode()
-
-
-def _digest(tensor: torch.Tensor) -> bytes:
-    plain = tensor.detach().to("cpu").contiguous()
-    digest = blake2b(f"{plain.dtype}{tuple(plain.shape)}".encode())
-    digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
-    return digest.digest()

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lipaudit.spectral.batched import largest_spectral_norm
-from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
+from lipaudit.spectral.bracket import Bracket, log_up, round_down, round_up
+from lipaudit.spectral.explicit import TOTAL_ENTRIES, group_entries, is_small, written_out
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
-from lipaudit.spectral.power import apply, lower_bound
+from lipaudit.spectral.power import lower_bound
 from lipaudit.spectral.reduction import Reduction, crop, reduce, window_copies
-from lipaudit.spectral.rounding import as_float64, gamma, log_power_of_two, scale_to_unit
+from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
 from lipaudit.spectral.symbol import SymbolGram
 from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, torus_supremum
 
@@ -28,10 +28,8 @@ from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, to
 GRID_FACTOR = 4.5
 # So does one of so many floating-point operations, whatever the lattice.
 CHEAP_GRID = 1e8
-# Operators of up to this many entries per group are written out as matrices where the Fourier bound is not tight.
-EXPLICIT_ENTRIES = 2**18
-EXPLICIT_TOTAL = 2**24
-EXPLICIT_CHUNK = 2**22  # entries that are written out at once
+# Entries of the groups that are written out before it is known which ones matter.
+FIRST_ENTRIES = 2**14
 # Groups among which the operator's lower bound is looked for where each has a bound of its own.
 PROMISING = 4
 
@@ -97,9 +95,11 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
         return ZERO
     found = _solve(ordinary, tol)
     if not found.exact:
-        found = replace(found, log_lower=_lower(ordinary, found))
-    if found.log_upper - found.log_lower > math.log1p(tol) and is_small(ordinary):
-        found = _write_out(ordinary, found, tol)
+        found = replace(found, log_lower=-math.inf)  # the supremum's, not the operator's
+        if is_small(ordinary):
+            found = _write_out(ordinary, found, tol)
+        if found.log_lower == -math.inf:
+            found = replace(found, log_lower=_lower(ordinary, found))
     down, up = log_power_of_two(float(exponent))
     bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
     return ConvolutionNorm(bracket, found.note)
@@ -156,63 +156,37 @@ def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in axes if n)
     cheap = gram.grid_cost(math.prod(period) // 2) <= CHEAP_GRID
     if not cheap and math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
-        found = torus_supremum(gram, tol if size_free else tol / 2)
-        note = "torus" if found.tight else "torus, flat spectrum"
+        found = torus_supremum(gram, tol if size_free else tol / 2, grid=period)
     else:
         found = grid_supremum(gram, period, tol)
+    note = "torus" if found.tight else "torus, flat spectrum"
+    if found.grid is not None:
         note = f"grid {'x'.join(map(str, period))}"
     # the torus bracket's lower end belongs to a frequency that the grid may miss
-    exact = reduced.exact and note.startswith("grid")
+    exact = reduced.exact and found.grid is not None
     return _Found(found.log_lower, found.log_upper, note, exact, start=found, group_log_uppers=found.group_log_uppers)
 
 
-def is_small(convolution: Convolution) -> bool:
-    """Whether the operator of one group is small enough to be written out as a matrix."""
-    return _group_entries(convolution) <= EXPLICIT_ENTRIES
-
-
-def _group_entries(convolution: Convolution) -> int:
-    """Entries of the operator of one group, written out as a matrix."""
-    c_in, c_out = (c // convolution.groups for c in convolution.channels)
-    return c_in * c_out * math.prod(convolution.input_size) * math.prod(convolution.output_size)
-
-
 def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
-    """A better bracket from written-out matrices of those groups whose bound exceeds the operator's lower bound."""
-    keep = torch.ones(convolution.groups, dtype=torch.bool)
-    ceiling = -math.inf
-    if found.group_log_uppers is not None:
-        keep = found.group_log_uppers > found.log_lower + 0.99 * math.log1p(tol)
-        ceiling = max(found.group_log_uppers[~keep].tolist(), default=-math.inf)
-    count = int(keep.sum())
-    if count == 0 or count * _group_entries(convolution) > EXPLICIT_TOTAL:
-        return found
-    some = replace(convolution, kernel=convolution.grouped_taps()[keep].flatten(0, 1), groups=count)
-    written = _explicit(some, tol, found.log_lower)
-    log_lower, log_upper = max(found.log_lower, written.log_lower), max(ceiling, written.log_upper)
-    if log_upper >= found.log_upper:
-        return replace(found, log_lower=log_lower)
-    return replace(written, log_lower=log_lower, log_upper=log_upper)
-
-
-def _explicit(convolution: Convolution, tol: float, log_floor: float) -> _Found:
-    """The operator written out as one matrix per group; needs entries of at most 1.
-
-    ``log_floor`` is a lower bound of the whole operator, of which these may be some groups.
-    """
-    kernels = convolution.grouped_taps()
-    entries = _group_entries(convolution)
-    taps = math.prod(convolution.kernel_size)
-    # an entry where copies of a pixel meet is a sum of at most prod(k) weights
-    slack = gamma(2 * taps + 4) * taps * math.sqrt(entries) * float(kernels.abs().amax())
-    brackets = []
-    for part in torch.split(kernels, max(1, EXPLICIT_CHUNK // entries)):
-        g, _, c_in = part.shape[:3]
-        some = replace(convolution, kernel=part.flatten(0, 1), groups=g)
-        size = c_in * math.prod(some.input_size)
-        basis = torch.eye(size, dtype=torch.float64).reshape(size, c_in, *some.input_size)
-        columns = apply(some, basis.repeat(1, g, *(1,) * len(some.input_size)))
-        bracket = largest_spectral_norm(columns.reshape(size, g, -1).permute(1, 2, 0), tol, log_floor)
-        brackets.append(Bracket(log_down(max(0.0, bracket.lower - slack)), log_up(bracket.upper + slack)))
-    bracket = Bracket.maximum(brackets)
-    return _Found(bracket.log_lower, bracket.log_upper, "explicit matrix", exact=True)
+    """A better bracket of a small operator from written-out matrices of the groups that may attain its norm."""
+    kernels, uppers = convolution.grouped_taps(), found.group_log_uppers
+    first = torch.zeros(len(kernels), dtype=torch.bool)
+    if uppers is not None:
+        first[uppers.topk(min(len(uppers), max(1, FIRST_ENTRIES // group_entries(convolution)))).indices] = True
+    ceiling = log_lower = -math.inf
+    # the most promising groups, then those that their norms do not exclude
+    for keep in (first, ~first):
+        if uppers is not None and log_lower > -math.inf:
+            excluded = keep & (uppers <= log_lower + 0.99 * math.log1p(tol))
+            ceiling = max([ceiling, *uppers[excluded].tolist()])
+            keep = keep & ~excluded
+        count = int(keep.sum())
+        if count * group_entries(convolution) > TOTAL_ENTRIES:
+            ceiling = found.log_upper
+        elif count:
+            some = replace(convolution, kernel=kernels[keep].flatten(0, 1), groups=count)
+            bracket = written_out(some, tol, log_lower)
+            log_lower, ceiling = max(log_lower, bracket.log_lower), max(ceiling, bracket.log_upper)
+    if ceiling < found.log_upper:
+        return _Found(log_lower, ceiling, "explicit matrix", exact=True)
+    return replace(found, log_lower=log_lower)

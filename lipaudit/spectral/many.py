@@ -16,7 +16,8 @@ import torch
 
 from lipaudit.errors import NonFiniteWeightsError
 from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, round_up
-from lipaudit.spectral.convolution import ZERO, ConvolutionNorm, convolution_norm, is_small
+from lipaudit.spectral.convolution import ZERO, ConvolutionNorm, convolution_norm
+from lipaudit.spectral.explicit import is_small
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import Waves, lower_bounds

@@ -6,7 +6,7 @@ published method (:mod:`lipaudit.spectral.published`), or nothing at all where t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -16,7 +16,6 @@ from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution import ConvolutionNorm, convolution_norm
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import spectral_norm
-from lipaudit.spectral.many import convolution_norms, matrix_norms
 from lipaudit.spectral.published.registry import Method, Options, measure, measure_matrix
 
 
@@ -56,40 +55,6 @@ class CertifiedNorms:
     def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
         """See :func:`lipaudit.spectral.gram.spectral_norm`."""
         return Bracket.maximum(spectral_norm(matrix.to("cpu"), self.tolerance) for matrix in matrices)
-
-
-class BatchedNorms(CertifiedNorms):
-    """The same brackets, those of the given convolutions and matrices found beforehand and all together on a device.
-
-    See :mod:`lipaudit.spectral.many`. Tensors are recognised by identity; others get their norms one by one.
-    """
-
-    def __init__(
-        self,
-        convolutions: Sequence[Convolution],
-        matrices: Sequence[torch.Tensor],
-        tolerance: float,
-        device: torch.device,
-    ) -> None:
-        super().__init__(tolerance)
-        moved = [c.to(device) for c in convolutions]
-        kernels = zip(convolutions, convolution_norms(moved, tolerance), strict=True)
-        weights = zip(matrices, matrix_norms([m.to(device) for m in matrices], tolerance), strict=True)
-        # the objects are kept, so that their identities stay theirs
-        self._convolutions = {id(convolution): (convolution, norm) for convolution, norm in kernels}
-        self._matrices = {id(matrix): (matrix, norm) for matrix, norm in weights}
-
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        """What was found for this object, else the norm alone."""
-        known = self._convolutions.get(id(convolution))
-        return super().convolution(convolution) if known is None else known[1]
-
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        """The largest norm; what was found for the objects that are known."""
-        several = list(matrices)
-        unknown = [matrix for matrix in several if id(matrix) not in self._matrices]
-        known = [self._matrices[id(matrix)][1] for matrix in several if id(matrix) in self._matrices]
-        return Bracket.maximum([*known, *([super().matrices(unknown)] if unknown else [])])
 
 
 @dataclass(frozen=True)

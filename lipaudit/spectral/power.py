@@ -28,7 +28,7 @@ PATCH = 32
 PATCH_BUDGET = 1e8
 # Steps from the wave that the symbol stretches most, which is nearly all that is needed, and from noise or where
 # the input has few numbers, so that steps cost little and the border matters.
-STEPS, MORE_STEPS, FEW_NUMBERS = 4, 12, 2**12
+STEPS, MORE_STEPS, FEW_NUMBERS = 4, 12, 2**11
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 

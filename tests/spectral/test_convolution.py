@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from lipaudit.errors import NonFiniteWeightsError
 from lipaudit.spectral import convolution as convolution_module
-from lipaudit.spectral import reduction
+from lipaudit.spectral import explicit, reduction
 from lipaudit.spectral.convolution import conv_norm, convolution_norm
 from lipaudit.spectral.geometry import Convolution
 from tests.spectral.geometries import Case, cases
@@ -31,7 +31,7 @@ MANY = settings(FEW, max_examples=2000)
 def take_route(monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Force one of the ways: the written-out matrix is the shield that would otherwise hide a wrong Fourier bound."""
     if route != "default":
-        monkeypatch.setattr(convolution_module, "EXPLICIT_ENTRIES", 0)
+        monkeypatch.setattr(explicit, "SMALL_ENTRIES", 0)
     if route == "torus":
         monkeypatch.setattr(convolution_module, "GRID_FACTOR", 0)
     if route == "reshaped":
@@ -140,7 +140,7 @@ def test_circular_padding_is_met_to_a_thousandth(route: str, case: Case, weights
 def test_large_circular_inputs_do_not_lose_their_tightness(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the grid's limit the torus takes over; zero padding approaches the same supremum from below."""
     monkeypatch.setattr(convolution_module, "GRID_FACTOR", 0)
-    monkeypatch.setattr(convolution_module, "EXPLICIT_ENTRIES", 0)
+    monkeypatch.setattr(explicit, "SMALL_ENTRIES", 0)
     case = Case((2, 2), (3,), (257,), (1,), "same", (1,), padding_mode=mode, seed=3)
     exact = float(torch.linalg.matrix_norm(case.operator(case.kernel()), 2))
     bracket = case.norm(case.kernel())
@@ -156,7 +156,7 @@ def test_zero_padding_needs_a_longer_period_than_the_input(
 
     ``padding`` 1 gives H + 1 outputs, "same" keeps H of them; both exceed the circular value for odd H.
     """
-    monkeypatch.setattr(convolution_module, "EXPLICIT_ENTRIES", 0)
+    monkeypatch.setattr(explicit, "SMALL_ENTRIES", 0)
     kernel = torch.tensor([[[[1.0, -1.0], [-1.0, 1.0]]]], dtype=torch.float64)
     circular = conv_norm(kernel, height, padding="same", padding_mode="circular")
     exact = float(
@@ -171,7 +171,7 @@ def test_zero_padding_needs_a_longer_period_than_the_input(
 
 def test_zero_padding_in_one_dimension_at_the_smallest_admissible_period(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every asymmetric zero padding up to beyond the kernel, the pairs that torch's modules cannot express included."""
-    monkeypatch.setattr(convolution_module, "EXPLICIT_ENTRIES", 0)
+    monkeypatch.setattr(explicit, "SMALL_ENTRIES", 0)
     for size, k, left, right, stride in itertools.product((1, 2, 3, 5), (2, 3, 4), range(5), range(5), (1, 2)):
         if size + left + right < k:
             continue
