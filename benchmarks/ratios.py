@@ -2,7 +2,7 @@
 
 From the root of the checkout, in the environment of the project:
 
-    python -m benchmarks.ratios                                       # seven networks, 224 pixels, random weights: an hour
+    python -m benchmarks.ratios                                       # seven networks, 224 pixels, random weights: tens of minutes
     python -m benchmarks.ratios --networks resnet18 vgg16             # some of them
     python -m benchmarks.ratios --networks mobilenet_v2=weights.pth   # trained weights from a state dict
     python -m benchmarks.ratios --networks resnet50 --only-large      # kernels larger than 1 x 1 only
