@@ -1,39 +1,63 @@
-"""The convolution layers of a torchvision network with the input sizes that they see."""
+"""The convolutions of a network as an audit measures them: captured, and batch norms folded into their kernels."""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from dataclasses import dataclass, replace
 
-import torch
-import torchvision
-from torch import nn
-
+from lipaudit.graph.linear import CONVOLUTION
+from lipaudit.opening import captured, open_model, placed
 from lipaudit.spectral.geometry import Convolution
 
 
-def convolutions(name: str, size: int, device: str = "cpu", seed: int = 0) -> dict[str, Convolution]:
-    """Every convolution of the network with random weights, by module path, kernels in float32 on the device."""
-    torch.manual_seed(seed)
-    network = torchvision.models.get_model(name, weights=None).eval()
-    found: dict[str, Convolution] = {}
+@dataclass(frozen=True)
+class Layer:
+    """One convolution, and how often the network applies the same numbers in the same geometry."""
 
-    def record(path: str) -> Any:
-        def hook(module: nn.Conv2d, inputs: tuple[torch.Tensor, ...]) -> None:
-            found[path] = Convolution.like_torch(
-                module.weight.detach().to(device),
-                tuple(inputs[0].shape[2:]),
-                module.stride,
-                module.padding,
-                module.dilation,
-                module.groups,
-                module.padding_mode,
-            )
+    name: str
+    convolution: Convolution
+    uses: int = 1
 
-        return hook
+    @property
+    def large(self) -> bool:
+        """Whether the kernel spans more than one pixel."""
+        return max(self.convolution.kernel_size) > 1
 
-    for path, module in network.named_modules():
-        if isinstance(module, nn.Conv2d):
-            module.register_forward_pre_hook(record(path))
-    with torch.no_grad():
-        network(torch.zeros(1, 3, size, size))
-    return found
+    @property
+    def depthwise(self) -> bool:
+        return self.convolution.groups > 1
+
+    @property
+    def shape(self) -> str:
+        c_in, c_out = self.convolution.channels
+        size = "x".join(map(str, self.convolution.kernel_size))
+        groups = f" g{self.convolution.groups}" if self.depthwise else ""
+        return f"{c_in}-{c_out} {size} s{max(self.convolution.stride)}{groups}"
+
+
+def split_name(network: str) -> tuple[str, str | None]:
+    """A network and the file of its weights, from ``SPEC`` or ``SPEC=FILE``."""
+    spec, equals, file = network.partition("=")
+    return spec, file if equals else None
+
+
+def load_layers(network: str, size: str | None, weights: str | None = "random", arch: str | None = None) -> list[Layer]:
+    """The convolutions of ``SPEC`` or ``SPEC=FILE``, each kernel and geometry once, on the CPU.
+
+    ``size``, ``weights`` and ``arch`` are what ``lipaudit --input``, ``--weights`` and ``--arch`` take; a file behind the equals
+    sign takes the place of ``weights``, and a file of weights that ``arch`` describes has its own.
+    """
+    spec, file = split_name(network)
+    loaded = open_model(spec, size, None if arch else file or weights, arch)
+    with placed(loaded, "cpu") as place:
+        graph = captured(loaded, place).simple
+    found: dict[tuple[object, ...], Layer] = {}
+    for node in graph:
+        if node.op != CONVOLUTION:
+            continue
+        convolution = node.payload
+        digest = hashlib.sha256(convolution.kernel.contiguous().numpy().data).digest()
+        key = (digest, tuple(convolution.kernel.shape), convolution.geometry)
+        known = found.get(key)
+        found[key] = replace(known, uses=known.uses + 1) if known else Layer(node.module, convolution)
+    return list(found.values())
