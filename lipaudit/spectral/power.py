@@ -26,9 +26,8 @@ from lipaudit.spectral.torus import Supremum
 PATCH = 32
 # Multiply-adds of one application that a patch should not exceed.
 PATCH_BUDGET = 1e8
-# Steps from the wave that the symbol stretches most, which is nearly all that is needed, and from noise or where
-# the input has few numbers, so that steps cost little and the border matters.
-STEPS, MORE_STEPS, FEW_NUMBERS = 4, 12, 2**11
+# Steps from the wave that the symbol stretches most, which is nearly all that is needed, and from noise.
+STEPS, STEPS_FROM_NOISE = 4, 12
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
@@ -102,7 +101,7 @@ def lower_bounds(convolution: Convolution, layers: int, start: Waves | None, ste
     fast = replace(patch, kernel=patch.kernel.to(torch.float32))
     first = _start(fast, layers, start)
     numbers = first.numel() // layers
-    steps = steps or (MORE_STEPS if start is None or numbers <= FEW_NUMBERS else STEPS)
+    steps = steps or (STEPS_FROM_NOISE if start is None else STEPS)
 
     def product(v: torch.Tensor) -> torch.Tensor:
         return adjoint(fast, apply(fast, v.reshape(first.shape))).reshape(v.shape)

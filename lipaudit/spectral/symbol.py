@@ -85,6 +85,17 @@ def tap_sizes(matrices: torch.Tensor) -> torch.Tensor:
     return frobenius_squared_up(matrices, 2).sqrt().sum(1) * (1 + 2**-40)
 
 
+@lru_cache(maxsize=64)
+def _lags(offsets: tuple[tuple[int, ...], ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The distinct lags t' - t of pairs t <= t' of sorted offsets, (lags, d), the zero lag first; and which one each pair has."""
+    places = torch.tensor(offsets)
+    steps = torch.cat([places[i:] - places[i] for i in range(len(places))])
+    lags, position = torch.unique(steps, dim=0, return_inverse=True)
+    if bool(lags[0].any()):  # offsets are sorted, so every lag is lexicographically >= 0
+        raise AssertionError("the zero lag comes first")
+    return lags, position
+
+
 class SymbolGram:
     """G(w) of every group of a stride-free convolution, scaled by ``2 ** (-2 * exponent)``, on the device of the taps.
 
@@ -105,11 +116,7 @@ class SymbolGram:
         self.matrices = matrices.mT if self._transposed else matrices
         self.taps = taps
         self.groups, count, rows, self.n = self.matrices.shape
-        steps = taps.offsets[None] - taps.offsets[:, None]  # (taps, taps, d): l = t' - t
-        self.lags, position = torch.unique(torch.cat([steps[i, i:] for i in range(count)]), dim=0, return_inverse=True)
-        if bool(self.lags[0].any()):  # taps are sorted, so every kept lag is lexicographically >= 0
-            raise AssertionError("the zero lag comes first")
-        position = on_device(position, matrices.device)
+        self.lags, position = (on_device(t, matrices.device) for t in _lags(tuple(map(tuple, taps.offsets.tolist()))))
         products = self.matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
         beside = self.matrices.transpose(1, 2).flatten(2)  # (groups, rows, taps n)
         if count * self.n <= _WHOLE_SIDE:
@@ -127,7 +134,6 @@ class SymbolGram:
         symmetric[:, 0] *= 0.5
         self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
         self._sine = (products.mT - products)[:, 1:].flatten(2)
-        self.lags = on_device(self.lags, matrices.device)
         self.scale = size**2 * (1 + 2**-40)
         self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * _TRIG_ERROR)
         if self.n > 1:
