@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from lipaudit.spectral.bracket import Bracket, log_up, round_down, round_up
-from lipaudit.spectral.explicit import TOTAL_ENTRIES, group_entries, is_small, written_out
+from lipaudit.spectral.evaluated import symbol_gram
+from lipaudit.spectral.explicit import group_entries, group_work, is_small, written_out
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import lower_bound
 from lipaudit.spectral.reduction import Reduction, crop, reduce, window_copies
 from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
-from lipaudit.spectral.symbol import SymbolGram
 from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, torus_supremum
 
 # A grid with at most this many times the points of the torus search's first lattice costs about as much, and is tighter.
@@ -30,6 +30,8 @@ GRID_FACTOR = 4.5
 CHEAP_GRID = 1e8
 # Entries of the groups that are written out before it is known which ones matter.
 FIRST_ENTRIES = 2**14
+# Floating-point operations that all written-out matrices of a layer may take: a tenth of a second.
+WRITTEN_WORK = 1e9
 # Groups among which the operator's lower bound is looked for where each has a bound of its own.
 PROMISING = 4
 
@@ -96,10 +98,8 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
     found = _solve(ordinary, tol)
     if not found.exact:
         found = replace(found, log_lower=-math.inf)  # the supremum's, not the operator's
-        if is_small(ordinary):
-            found = _write_out(ordinary, found, tol)
-        if found.log_lower == -math.inf:
-            found = replace(found, log_lower=_lower(ordinary, found))
+        improve = _write_out if is_small(ordinary) else _with_lower
+        found = improve(ordinary, found, tol)
     down, up = log_power_of_two(float(exponent))
     bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
     return ConvolutionNorm(bracket, found.note)
@@ -122,6 +122,10 @@ class _Found:
             return replace(self, exact=False)
         log_upper = self.log_upper + log_up(copies) / 2 + 2**-50
         return replace(self, log_upper=log_upper, exact=False, group_log_uppers=None)
+
+
+def _with_lower(convolution: Convolution, found: _Found, _tol: float) -> _Found:
+    return replace(found, log_lower=_lower(convolution, found))
 
 
 def _lower(convolution: Convolution, found: _Found) -> float:
@@ -150,7 +154,7 @@ def _solve(convolution: Convolution, tol: float) -> _Found:
 
 
 def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
-    gram, period, size_free = SymbolGram(reduced.taps), reduced.period, reduced.size_free
+    gram, period, size_free = symbol_gram(reduced.taps), reduced.period, reduced.size_free
     # the grid's maximum lies within this factor of the supremum over the torus
     axes = zip(reduced.taps.degrees, period, strict=True)
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in axes if n)
@@ -170,23 +174,26 @@ def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
 def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
     """A better bracket of a small operator from written-out matrices of the groups that may attain its norm."""
     kernels, uppers = convolution.grouped_taps(), found.group_log_uppers
-    first = torch.zeros(len(kernels), dtype=torch.bool)
-    if uppers is not None:
-        first[uppers.topk(min(len(uppers), max(1, FIRST_ENTRIES // group_entries(convolution)))).indices] = True
-    ceiling = log_lower = -math.inf
-    # the most promising groups, then those that their norms do not exclude
-    for keep in (first, ~first):
-        if uppers is not None and log_lower > -math.inf:
-            excluded = keep & (uppers <= log_lower + 0.99 * math.log1p(tol))
-            ceiling = max([ceiling, *uppers[excluded].tolist()])
-            keep = keep & ~excluded
-        count = int(keep.sum())
-        if count * group_entries(convolution) > TOTAL_ENTRIES:
-            ceiling = found.log_upper
-        elif count:
-            some = replace(convolution, kernel=kernels[keep].flatten(0, 1), groups=count)
+    if uppers is None:
+        uppers = torch.full((len(kernels),), found.log_upper, dtype=torch.float64)
+    order = uppers.argsort(descending=True)
+    affordable = max(1, int(WRITTEN_WORK // group_work(convolution)))
+    few = min(affordable, max(1, FIRST_ENTRIES // group_entries(convolution)))
+    log_lower = ceiling = -math.inf
+    done = 0
+    # the most promising groups, then those that the norms of these do not exclude
+    for count in (few, affordable - few):
+        chosen = order[done : done + count]
+        chosen = chosen[uppers[chosen] > log_lower + 0.99 * math.log1p(tol)]
+        done += len(chosen)
+        if len(chosen):
+            some = replace(convolution, kernel=kernels[chosen].flatten(0, 1), groups=len(chosen))
             bracket = written_out(some, tol, log_lower)
             log_lower, ceiling = max(log_lower, bracket.log_lower), max(ceiling, bracket.log_upper)
+    if done < len(order):
+        ceiling = max(ceiling, float(uppers[order[done]]))
+    if ceiling > log_lower + math.log1p(tol):  # groups that may attain the norm are left
+        log_lower = max(log_lower, _lower(convolution, found))
     if ceiling < found.log_upper:
         return _Found(log_lower, ceiling, "explicit matrix", exact=True)
     return replace(found, log_lower=log_lower)

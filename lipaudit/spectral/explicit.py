@@ -19,8 +19,7 @@ from lipaudit.spectral.rounding import gamma
 
 # Operators of up to this many entries per group are small.
 SMALL_ENTRIES = 2**18
-# Entries of all groups that may be written out, and of those that are written out at once.
-TOTAL_ENTRIES = 2**24
+# Entries that are written out at once.
 CHUNK_ENTRIES = 2**22
 
 _Axis = tuple[int, int, int, int, int, int]  # input, taps, stride, dilation, left padding, output
@@ -35,6 +34,13 @@ def group_entries(convolution: Convolution) -> int:
     """Entries of the operator of one group, written out as a matrix."""
     c_in, c_out = (c // convolution.groups for c in convolution.channels)
     return c_in * c_out * math.prod(convolution.input_size) * math.prod(convolution.output_size)
+
+
+def group_work(convolution: Convolution) -> float:
+    """Floating-point operations of the norm of one group's matrix, roughly: its Gram matrix, a factorisation, a few vectors."""
+    c_in, c_out = (c // convolution.groups for c in convolution.channels)
+    sides = c_in * math.prod(convolution.input_size), c_out * math.prod(convolution.output_size)
+    return 2.0 * min(sides) ** 2 * max(sides) + min(sides) ** 3 / 3 + 100.0 * min(sides) ** 2
 
 
 def written_out(convolution: Convolution, tol: float, log_floor: float = -math.inf) -> Bracket:

@@ -22,7 +22,7 @@ from lipaudit.spectral.geometry import Taps
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamma, on_device, scale_to_unit
 
 # cos and sin of 2 pi f, f a sum of at most three exact fractions: error of the argument and of the function together
-_TRIG_ERROR = 64 * UNIT_ROUNDOFF
+TRIG_ERROR = 64 * UNIT_ROUNDOFF
 # Below this side the lags of many groups are gathered into one batch.
 _GATHERED_SIDE = 16
 # Taps side by side are multiplied all at once up to this many columns, half of it in vain, else one after another.
@@ -115,15 +115,24 @@ class SymbolGram:
         self._transposed = matrices.shape[2] < matrices.shape[3]
         self.matrices = matrices.mT if self._transposed else matrices
         self.taps = taps
-        self.groups, count, rows, self.n = self.matrices.shape
+        self.groups, _, _, self.n = self.matrices.shape
+        self.scale = size**2 * (1 + 2**-40)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Whatever does not depend on the frequency, and ``error``."""
+        matrices, taps = self.matrices, self.taps
+        _, count, rows, _ = matrices.shape
         self.lags, position = (on_device(t, matrices.device) for t in _lags(tuple(map(tuple, taps.offsets.tolist()))))
-        products = self.matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
         beside = self.matrices.transpose(1, 2).flatten(2)  # (groups, rows, taps n)
         if count * self.n <= _WHOLE_SIDE:
-            blocks = (beside.mT @ beside).reshape(self.groups, count, self.n, count, self.n).transpose(2, 3)
+            blocks = (beside.mT @ beside).reshape(self.groups, count, self.n, count, self.n).permute(1, 3, 0, 2, 4)
             first, second = torch.triu_indices(count, count).to(blocks.device)
-            products.index_add_(1, position, blocks[:, first, second])
+            # sums of rows that lie in one piece
+            sums = matrices.new_zeros(len(self.lags), self.groups, self.n, self.n)
+            products = sums.index_add_(0, position, blocks[first, second]).transpose(0, 1).contiguous()
         else:
+            products = matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
             start = 0
             for i in range(count):
                 block = beside[:, :, i * self.n : (i + 1) * self.n].mT @ beside[:, :, i * self.n :]
@@ -134,8 +143,7 @@ class SymbolGram:
         symmetric[:, 0] *= 0.5
         self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
         self._sine = (products.mT - products)[:, 1:].flatten(2)
-        self.scale = size**2 * (1 + 2**-40)
-        self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * _TRIG_ERROR)
+        self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * TRIG_ERROR)
         if self.n > 1:
             self._trace = torch.diagonal(products, dim1=-2, dim2=-1).sum(-1) * 2
             self._trace[:, 0] *= 0.5
@@ -217,7 +225,7 @@ class SymbolGram:
             return (cosine @ self._cosine[:, :, 0].T).T + self.error
         mean = (cosine @ self._trace.T).T / self.n
         squares = ((cosine @ self._cosine_products) * cosine).sum(-1) + ((sine @ self._sine_products) * sine).sum(-1)
-        slack = self.scale**2 * (2 * gamma(self.n**2 + 2 * len(self.lags) + 32) + 4 * _TRIG_ERROR)
+        slack = self.scale**2 * (2 * gamma(self.n**2 + 2 * len(self.lags) + 32) + 4 * TRIG_ERROR)
         squares = ((squares.clamp_min(0) + slack).sqrt() + self.error) ** 2
         low = (mean - self.error).clamp_min(0)
         variance = (squares / self.n - low**2).clamp_min(0)

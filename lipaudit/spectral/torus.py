@@ -218,7 +218,7 @@ class _Search:
 
     def result(self, upper: float, tight: bool) -> Supremum:
         """Back from scaled eigenvalues to log singular values."""
-        group, angle, vector = self.place or (0, (0.0,) * self.gram.lags.shape[1], self._noise)
+        group, angle, vector = self.place or (0, (0.0,) * len(self.gram.taps.degrees), self._noise)
         down, up = log_power_of_two(self.gram.exponent)
         lower = round_down(log_down(self.best) / 2 + down) if self.best > 0 else -math.inf
         angles = torch.tensor([angle], dtype=torch.float64)
@@ -268,7 +268,7 @@ def torus_supremum(
     copies = 2 ** sum(axes)
     search = _Search(gram, tol)
     limit = budget / gram.evaluation_cost
-    period = lattice(degrees, _START_DENSITY)
+    period = lattice(degrees, min(_START_DENSITY, _density_within(gram, limit)))
     half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
     cells = search.cells(Frequencies.lattice(period).halved())
     search.start(cells)

@@ -1,0 +1,72 @@
+"""The Gram matrix of a symbol with very many taps: evaluated at every frequency instead of summed from its lags.
+
+The lags of k taps per axis are products of about k^(2 d) / 2 pairs of taps, and a sum of (2 k - 1)^d of them at every frequency. From
+some size on D(w) = sum_t K_t exp(-i <w, t>) itself and the product D(w)* D(w) take less.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.spectral.geometry import Taps
+from lipaudit.spectral.rounding import gamma
+from lipaudit.spectral.symbol import TRIG_ERROR, Frequencies, SymbolGram
+
+# Multiplications of all pairs of taps beyond which they are not multiplied.
+PAIR_PRODUCTS = 1e9
+
+
+def symbol_gram(taps: Taps) -> SymbolGram:
+    """The Gram matrix by its lags, or evaluated where there are so many taps that this takes less."""
+    groups, count, rows, columns = taps.matrices.shape
+    n, m = min(rows, columns), max(rows, columns)
+    many = groups * count**2 / 2 * m * n**2 > PAIR_PRODUCTS and count > 2 * m
+    return EvaluatedGram(taps) if many else SymbolGram(taps)
+
+
+class EvaluatedGram(SymbolGram):
+    """The same matrices and bounds as a :class:`~lipaudit.spectral.symbol.SymbolGram`, without lags."""
+
+    def _prepare(self) -> None:
+        _, count, rows, _ = self.matrices.shape
+        # every entry of D is a sum of ``count`` products, and an error of D counts twice in D* D
+        self.error = self.scale * (4 * gamma(count + 16) + 4 * TRIG_ERROR + 2 * gamma(rows + 16))
+
+    @property
+    def evaluation_cost(self) -> float:
+        """Floating-point operations of one certified comparison at one frequency, roughly."""
+        _, count, rows, _ = self.matrices.shape
+        return 4 / 3 * self.n**3 + 4.0 * rows * self.n * (count + 2 * self.n) + 2e5
+
+    @property
+    def numbers_per_pair(self) -> int:
+        """Numbers that :meth:`at` holds for one pair of a group and a frequency."""
+        _, count, rows, _ = self.matrices.shape
+        return 2 * (self.n + rows) * self.n + 2 * count
+
+    def at(self, groups: torch.Tensor, frequencies: Frequencies) -> torch.Tensor:
+        """G for pairs of a group (pairs,) and a frequency: (pairs, n, n), complex."""
+        phase = self._phases(frequencies)
+        cosine, sine = torch.cos(phase), torch.sin(phase)
+        symbols = self.matrices.new_empty((len(groups), *self.matrices.shape[2:]), dtype=torch.complex128)
+        parts = torch.view_as_real(symbols).flatten(1, 2)
+        flat = self.matrices.flatten(2)
+        for group in torch.unique(groups).tolist():
+            rows = groups == group
+            parts[rows, :, 0] = cosine[rows] @ flat[group]
+            parts[rows, :, 1] = -(sine[rows] @ flat[group])
+        return symbols.mH @ symbols
+
+    def _phases(self, frequencies: Frequencies) -> torch.Tensor:
+        """<w, t> for every frequency and tap, from exact fractions of a turn."""
+        fraction = torch.zeros(len(frequencies), len(self.taps.offsets), dtype=torch.float64)
+        for axis, period in enumerate(frequencies.period):
+            steps = torch.outer(frequencies.index[:, axis], self.taps.offsets[:, axis]) % period
+            fraction += steps.to(torch.float64) / period
+        return 2 * math.pi * fraction
+
+    def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
+        """The same certified bound of lambda_max(G) at all frequencies, (groups, points)."""
+        return torch.full((self.groups, len(frequencies)), self.scale + self.error, dtype=torch.float64)
