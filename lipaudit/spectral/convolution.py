@@ -154,7 +154,8 @@ def _solve(convolution: Convolution, tol: float) -> _Found:
 
 
 def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
-    gram, period, size_free = symbol_gram(reduced.taps), reduced.period, reduced.size_free
+    period, size_free = reduced.period, reduced.size_free
+    gram = symbol_gram(reduced.taps, math.prod(period) // 2 + 1)
     # the grid's maximum lies within this factor of the supremum over the torus
     axes = zip(reduced.taps.degrees, period, strict=True)
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in axes if n)

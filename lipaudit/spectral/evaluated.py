@@ -1,7 +1,7 @@
-"""The Gram matrix of a symbol with very many taps: evaluated at every frequency instead of summed from its lags.
+"""The Gram matrix of a symbol evaluated at every frequency instead of summed from its lags.
 
-The lags of k taps per axis are products of about k^(2 d) / 2 pairs of taps, and a sum of (2 k - 1)^d of them at every frequency. From
-some size on D(w) = sum_t K_t exp(-i <w, t>) itself and the product D(w)* D(w) take less.
+Lags are products of all pairs of taps, about k^(2 d) / 2 of them for k taps per axis, and a frequency sums (2 k - 1)^d of them. Where
+taps are many, or frequencies few, D(w) = sum_t K_t exp(-i <w, t>) itself and the product D(w)* D(w) take less.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from lipaudit.spectral.geometry import Taps
 from lipaudit.spectral.rounding import gamma
 from lipaudit.spectral.symbol import TRIG_ERROR, Frequencies, SymbolGram
 
-# Multiplications of all pairs of taps beyond which they are not multiplied.
-PAIR_PRODUCTS = 1e9
 
+def symbol_gram(taps: Taps, frequencies: int) -> SymbolGram:
+    """The Gram matrix for so many frequencies, by its lags or evaluated, whichever takes fewer operations.
 
-def symbol_gram(taps: Taps) -> SymbolGram:
-    """The Gram matrix by its lags, or evaluated where there are so many taps that this takes less."""
+    Groups share frequencies only if their matrices are made from lags.
+    """
     groups, count, rows, columns = taps.matrices.shape
     n, m = min(rows, columns), max(rows, columns)
-    many = groups * count**2 / 2 * m * n**2 > PAIR_PRODUCTS and count > 2 * m
-    return EvaluatedGram(taps) if many else SymbolGram(taps)
+    if groups > 1 or n == 1:
+        return SymbolGram(taps)
+    lags = (math.prod(4 * degree + 1 for degree in taps.degrees) + 1) / 2
+    by_lags = count**2 * m * n**2 + frequencies * 4 * lags * n**2
+    evaluated = frequencies * (4 * count * m * n + 8 * m * n**2)
+    return EvaluatedGram(taps) if evaluated < by_lags else SymbolGram(taps)
 
 
 class EvaluatedGram(SymbolGram):
