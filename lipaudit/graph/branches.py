@@ -99,7 +99,7 @@ def _branch_pair(
 def _pointwise(like: Convolution, factor: torch.Tensor) -> Convolution:
     d = len(like.input_size)
     return Convolution(
-        kernel=factor.reshape(-1, *(1,) * (d + 1)).to(like.kernel.device),
+        weight=factor.reshape(-1, *(1,) * (d + 1)).to(like.weight.device),
         input_size=like.input_size,
         stride=(1,) * d,
         padding=((0, 0),) * d,
@@ -116,7 +116,7 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
     groups = first.groups if first.groups == second.groups else 1
     kernels = []
     for c in (first, second):
-        size = c.kernel.numel() * (c.groups if groups != c.groups else 1)
+        size = c.weight.numel() * (c.groups if groups != c.groups else 1)
         if size > DENSE_KERNEL_NUMBERS:
             return None
         kernels.append(c.kernel if groups == c.groups else _without_groups(c))
@@ -126,7 +126,7 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
     high = [max(c.extent[i] - 1 - c.padding[i][0] for c in (first, second)) for i in range(d)]
     extent = [last - first + 1 for first, last in zip(low, high, strict=True)]
     shape = (first.channels[1], first.channels[0] // groups, *extent)
-    total = first.kernel.new_zeros(shape, dtype=torch.float64)
+    total = first.weight.new_zeros(shape, dtype=torch.float64)
     for c, kernel in zip((first, second), kernels, strict=True):
         place = tuple(
             slice(-c.padding[i][0] - low[i], -c.padding[i][0] - low[i] + c.extent[i], c.dilation[i]) for i in range(d)
@@ -136,7 +136,7 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
         (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i])
         for i in range(d)
     )
-    return replace(first, kernel=total, padding=padding, dilation=(1,) * d, groups=groups)
+    return first.with_kernel(total, padding=padding, dilation=(1,) * d, groups=groups)
 
 
 def _without_groups(convolution: Convolution) -> torch.Tensor:

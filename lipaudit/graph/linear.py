@@ -217,17 +217,19 @@ def _matches(scale: Scale, axis: int) -> bool:
 
 
 def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool) -> Convolution | None:
-    kernel = convolution.kernel
-    first_axis = output != convolution.transposed  # (c_out, c_in / g) or, transposed, (c_in, c_out / g)
-    trailing = (1,) * (kernel.dim() - 2)
+    rows, columns, *taps = convolution.weight.shape  # (c_out, c_in / g) or, transposed, (c_in, c_out / g)
+    trailing = (1,) * len(taps)
     if factor.numel() == 1:
-        scaled = _product(kernel, factor)
-    elif first_axis:
-        scaled = _product(kernel, factor.reshape(-1, 1, *trailing))
+        scale = factor.reshape(1, 1, *trailing)
+    elif output != convolution.transposed:
+        scale = factor.reshape(-1, 1, *trailing)
     else:
-        blocks = kernel.reshape(convolution.groups, -1, *kernel.shape[1:])
-        scaled = _product(blocks, factor.reshape(convolution.groups, 1, -1, *trailing))
-    return None if scaled is None else replace(convolution, kernel=scaled.reshape(kernel.shape))
+        groups = convolution.groups
+        scale = factor.reshape(groups, 1, -1).expand(groups, 1 if groups == 1 else rows // groups, columns)
+        scale = scale.reshape(-1, columns, *trailing)
+    if _product(convolution.kernel, scale) is None:
+        return None
+    return replace(convolution, scales=(*convolution.scales, scale.to(torch.float64)))
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:

@@ -66,7 +66,7 @@ class TrueNorms(CertifiedNorms):
         found = super().convolution(convolution)
         ordinary = convolution.adjoint() if convolution.transposed else convolution
         kernel, exponent = scale_to_unit(as_float64(ordinary.kernel), dims=ordinary.kernel.dim())
-        log = lower_bound(replace(ordinary, kernel=kernel), None, STEPS)
+        log = lower_bound(ordinary.with_kernel(kernel), None, STEPS)
         log = round_down(log + log_power_of_two(float(exponent))[0]) if log > -math.inf else log
         lower = min(max(found.bracket.log_lower, log), found.bracket.log_upper)
         return replace(found, bracket=replace(found.bracket, log_lower=lower, value=None))

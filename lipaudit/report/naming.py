@@ -50,7 +50,7 @@ def short_name(node: Node) -> str:
 def weight_shape(node: Node) -> tuple[int, ...] | None:
     """The shape of the kernel, matrix or scale."""
     if isinstance(node.payload, Convolution):
-        return tuple(node.payload.kernel.shape)
+        return tuple(node.payload.weight.shape)
     if isinstance(node.payload, Dense):
         return tuple(node.payload.weight.shape)
     return tuple(node.payload.factor.shape) if isinstance(node.payload, Scale) else None

@@ -51,7 +51,7 @@ def convolution(node: Node, settings: Settings) -> Effect:
     if payload is None:
         return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
     found = settings.norms.convolution(payload)
-    bracket, note = _folded(found.bracket, node, payload.kernel), found.note
+    bracket, note = _folded(found.bracket, node, payload.weight), found.note
     if node.payload is not None:
         return Effect.stretch(bracket, note=note)
     factors: dict[str, Bracket | float] = {"input": bracket}

@@ -93,7 +93,7 @@ def convolution(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> 
     else:
         mixed = tuple(range(1, 2 + d))
     whole_slices = along(operand, effect.factors[0], mixed, node.output.shape)
-    if payload.transposed or payload.kernel.is_meta:
+    if payload.transposed or payload.weight.is_meta:
         return (whole_slices,)
     entry, position = tap_sums(payload)
     local: dict[Axes, float] = {

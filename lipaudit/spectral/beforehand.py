@@ -134,7 +134,7 @@ def _norm(weight: Weight, tol: float) -> ConvolutionNorm | None:
 
 
 def _numbers(weight: Weight) -> int:
-    return (weight.kernel if isinstance(weight, Convolution) else weight).numel()
+    return (weight.weight if isinstance(weight, Convolution) else weight).numel()
 
 
 def _in_batches(

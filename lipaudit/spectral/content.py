@@ -17,8 +17,12 @@ def content_key(weight: Convolution | torch.Tensor) -> bytes:
     >>> content_key(torch.ones(2, 3)) == content_key(torch.ones(3, 2))
     False
     """
-    tensor, geometry = (weight.kernel, repr(weight.geometry)) if isinstance(weight, Convolution) else (weight, "")
-    plain = tensor.detach().to("cpu").contiguous()
-    digest = blake2b(f"{plain.dtype}{tuple(plain.shape)}{geometry}".encode(), digest_size=32)
-    digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+    tensors, geometry = (
+        ((weight.weight, *weight.scales), weight.geometry) if isinstance(weight, Convolution) else ((weight,), None)
+    )
+    digest = blake2b(repr(geometry).encode(), digest_size=32)
+    for tensor in tensors:
+        plain = tensor.detach().to("cpu").contiguous()
+        digest.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
     return digest.digest()

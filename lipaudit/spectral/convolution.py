@@ -88,11 +88,11 @@ def conv_norm(
 
 def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> ConvolutionNorm:
     """The bracket of a :class:`Convolution`; the upper end is certified, the lower end belongs to the true operator."""
-    if not convolution.kernel.numel():
+    if not convolution.weight.numel():
         return ZERO
     ordinary = convolution.adjoint() if convolution.transposed else convolution
-    kernel, exponent = scale_to_unit(as_float64(ordinary.kernel, "the kernel"), dims=ordinary.kernel.dim())
-    ordinary = crop(replace(ordinary, kernel=kernel))
+    kernel, exponent = scale_to_unit(as_float64(ordinary.kernel, "the kernel"), dims=ordinary.weight.dim())
+    ordinary = crop(ordinary.with_kernel(kernel))
     if not bool(ordinary.kernel.any()):
         return ZERO
     found = _solve(ordinary, tol)
@@ -134,7 +134,7 @@ def _lower(convolution: Convolution, found: _Found) -> float:
     if found.start is None or uppers is None or len(uppers) <= PROMISING:
         return lower_bound(convolution, found.start)
     chosen = uppers.index_fill(0, torch.tensor([found.start.group]), math.inf).topk(PROMISING).indices
-    some = replace(convolution, kernel=convolution.grouped_taps()[chosen].flatten(0, 1), groups=PROMISING)
+    some = convolution.with_kernel(convolution.grouped_taps()[chosen].flatten(0, 1), groups=PROMISING)
     return lower_bound(some, replace(found.start, group=0))
 
 
@@ -188,7 +188,7 @@ def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
         chosen = chosen[uppers[chosen] > log_lower + 0.99 * math.log1p(tol)]
         done += len(chosen)
         if len(chosen):
-            some = replace(convolution, kernel=kernels[chosen].flatten(0, 1), groups=len(chosen))
+            some = convolution.with_kernel(kernels[chosen].flatten(0, 1), groups=len(chosen))
             bracket = written_out(some, tol, log_lower)
             log_lower, ceiling = max(log_lower, bracket.log_lower), max(ceiling, bracket.log_upper)
     if done < len(order):

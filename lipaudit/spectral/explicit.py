@@ -7,7 +7,6 @@ weight, or none, for zero padding; several where copies of a pixel meet. The pla
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -55,7 +54,7 @@ def written_out(convolution: Convolution, tol: float, log_floor: float = -math.i
     slack = gamma(2 * taps + 4) * taps * math.sqrt(entries) * float(kernels.abs().amax())
     brackets = []
     for part in torch.split(kernels, max(1, CHUNK_ENTRIES // entries)):
-        some = replace(convolution, kernel=part.flatten(0, 1), groups=len(part))
+        some = convolution.with_kernel(part.flatten(0, 1), groups=len(part))
         bracket = largest_spectral_norm(operator_matrices(some), tol, log_floor)
         brackets.append(Bracket(log_down(max(0.0, bracket.lower - slack)), log_up(bracket.upper + slack)))
     return Bracket.maximum(brackets)

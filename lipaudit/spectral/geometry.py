@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -27,12 +28,13 @@ PADDING_MODES = ("zeros", "circular", "reflect", "replicate")
 class Convolution:
     """A convolution without bias acting on one sample.
 
-    ``kernel`` is (c_out, c_in / groups, *k) as torch stores it, for ``transposed`` (c_in, c_out / groups, *k).
+    ``weight`` is (c_out, c_in / groups, *k) as torch stores it, for ``transposed`` (c_in, c_out / groups, *k); the ``kernel`` is
+    its product with the ``scales``, which are kept apart because the product would take as much memory once more.
     ``input_size`` are the spatial sizes of the input; ``padding`` is a (left, right) pair per axis, for ``transposed``
     the symmetric amount that torch removes. Negative zero padding ignores pixels at the border.
     """
 
-    kernel: torch.Tensor
+    weight: torch.Tensor
     input_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
@@ -41,18 +43,19 @@ class Convolution:
     padding_mode: str = "zeros"
     transposed: bool = False
     output_padding: tuple[int, ...] = ()
+    scales: tuple[torch.Tensor, ...] = ()
 
     def __post_init__(self) -> None:
-        d = self.kernel.dim() - 2
+        d = self.weight.dim() - 2
         if d not in (1, 2, 3):
-            raise ValueError(f"a convolution kernel has 3 to 5 axes, not the shape {tuple(self.kernel.shape)}")
-        if self.kernel.is_complex():
+            raise ValueError(f"a convolution kernel has 3 to 5 axes, not the shape {tuple(self.weight.shape)}")
+        if self.weight.is_complex():
             raise ValueError("complex kernels are not supported: pass the real and imaginary parts as channels")
         for name in ("input_size", "stride", "padding", "dilation"):
             if len(getattr(self, name)) != d:
-                raise ValueError(f"{name} needs {d} entries for a kernel of shape {tuple(self.kernel.shape)}")
-        if self.groups < 1 or self.kernel.shape[0] % self.groups:
-            raise ValueError(f"{self.kernel.shape[0]} channels cannot be split into {self.groups} groups")
+                raise ValueError(f"{name} needs {d} entries for a kernel of shape {tuple(self.weight.shape)}")
+        if self.groups < 1 or self.weight.shape[0] % self.groups:
+            raise ValueError(f"{self.weight.shape[0]} channels cannot be split into {self.groups} groups")
         if min(self.stride) < 1 or min(self.dilation) < 1:
             raise ValueError("stride and dilation must be at least 1")
         if self.padding_mode not in PADDING_MODES:
@@ -118,9 +121,23 @@ class Convolution:
         )
 
     @property
+    def kernel(self) -> torch.Tensor:
+        """weight * scales[0] * scales[1] ..., in float64 if there are any."""
+        if not self.scales:
+            return self.weight
+        kernel = self.weight.to(torch.float64)
+        for scale in self.scales:
+            kernel = kernel * (scale.to("meta") if kernel.is_meta else scale)
+        return kernel
+
+    def with_kernel(self, kernel: torch.Tensor, **changes: Any) -> Convolution:
+        """The same convolution with another kernel, and other changes of its fields."""
+        return replace(self, weight=kernel, scales=(), **changes)
+
+    @property
     def kernel_size(self) -> tuple[int, ...]:
         """Taps per axis, without dilation."""
-        return tuple(self.kernel.shape[2:])
+        return tuple(self.weight.shape[2:])
 
     @property
     def extent(self) -> tuple[int, ...]:
@@ -136,13 +153,13 @@ class Convolution:
         )
 
     def to(self, device: torch.device | str) -> Convolution:
-        """The same convolution with its kernel on another device."""
-        return replace(self, kernel=self.kernel.to(device))
+        """The same convolution with its weight on another device."""
+        return replace(self, weight=self.weight.to(device), scales=tuple(scale.to(device) for scale in self.scales))
 
     @property
     def channels(self) -> tuple[int, int]:
         """(input channels, output channels)."""
-        first, second = self.kernel.shape[0], self.kernel.shape[1] * self.groups
+        first, second = self.weight.shape[0], self.weight.shape[1] * self.groups
         return (first, second) if self.transposed else (second, first)
 
     @property
@@ -169,7 +186,7 @@ class Convolution:
 
     def grouped_taps(self) -> torch.Tensor:
         """The kernel as (groups, c_out / groups, c_in / groups, *k), for an ordinary convolution."""
-        return self.kernel.reshape(self.groups, -1, *self.kernel.shape[1:])
+        return self.kernel.reshape(self.groups, -1, *self.weight.shape[1:])
 
 
 def padding_source(position: int, size: int, mode: str) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
@@ -53,9 +52,9 @@ def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) ->
     check_tolerance(tol)
     batches: dict[tuple[object, ...], list[int]] = {}
     for position, convolution in enumerate(convolutions):
-        batches.setdefault((convolution.kernel.shape, *convolution.geometry), []).append(position)
+        batches.setdefault((convolution.weight.shape, *convolution.geometry), []).append(position)
     found: dict[int, ConvolutionNorm] = {}
-    for share in _shares(list(batches.values()), [c.kernel.numel() for c in convolutions]):
+    for share in _shares(list(batches.values()), [c.weight.numel() for c in convolutions]):
         norms = together([_batch([convolutions[p] for p in positions], tol) for positions in share])
         for positions, some in zip(share, norms, strict=True):
             found |= zip(positions, some, strict=True)
@@ -91,7 +90,7 @@ def matrix_norms(matrices: Sequence[torch.Tensor], tol: float = 1e-3) -> list[Br
 
 def _batch(convolutions: list[Convolution], tol: float) -> Search[list[ConvolutionNorm]]:
     """The brackets of layers of equal geometry."""
-    if not convolutions[0].kernel.numel():
+    if not convolutions[0].weight.numel():
         return [ZERO] * len(convolutions)
     ordinary = convolutions[0].adjoint() if convolutions[0].transposed else convolutions[0]
     layers, groups = len(convolutions), ordinary.groups
@@ -114,7 +113,7 @@ def _batch(convolutions: list[Convolution], tol: float) -> Search[list[Convoluti
     )
     first, second = (scale.reshape(-1, *[1] * (kernels.dim() - 1)) for scale in on_device(scales, kernels.device).T)
     scaled = (kernels * first * second)[alive] if len(alive) < layers else kernels * first * second
-    whole = crop(replace(ordinary, kernel=scaled.flatten(0, 1), groups=groups * len(alive)))
+    whole = crop(ordinary.with_kernel(scaled.flatten(0, 1), groups=groups * len(alive)))
     brackets = yield from _brackets(whole, len(alive), shape, tol)
     for i, (bracket, note) in zip(alive, brackets, strict=True):
         if bracket.tightness > 1 + tol and is_small(ordinary):  # written out as a matrix

@@ -98,7 +98,7 @@ def lower_bounds(convolution: Convolution, layers: int, start: Waves | None, ste
     quotients ||K x|| / ||x|| are evaluated in float64 and with a margin. Nothing is read back from the device.
     """
     patch = _patch(convolution, layers)
-    fast = replace(patch, kernel=patch.kernel.to(torch.float32))
+    fast = patch.with_kernel(patch.kernel.to(torch.float32))
     first = _start(fast, layers, start)
     numbers = first.numel() // layers
     steps = steps or (STEPS_FROM_NOISE if start is None else STEPS)

@@ -125,7 +125,7 @@ def crop(convolution: Convolution) -> Convolution:
             max(0, -((d * a - left) // s)) <= min(outputs[axis] - 1, (h - 1 + left - d * a) // s) for a in range(k)
         ]
         if not any(meets):
-            return replace(convolution, kernel=torch.zeros_like(kernel))
+            return convolution.with_kernel(torch.zeros_like(kernel))
         if not all(meets):
             unread = torch.tensor([a for a in range(k) if not meets[a]], device=kernel.device)
             kernel = kernel.index_fill(2 + axis, unread, 0.0)
@@ -134,7 +134,7 @@ def crop(convolution: Convolution) -> Convolution:
         padding[axis] = (left - first * d, right - (k - last) * d)
         if outputs[axis] == 1:
             stride[axis] = (last - first - 1) * d + 1
-    return replace(convolution, kernel=kernel, padding=tuple(padding), stride=tuple(stride))
+    return convolution.with_kernel(kernel, padding=tuple(padding), stride=tuple(stride))
 
 
 def window_copies(convolution: Convolution) -> int:

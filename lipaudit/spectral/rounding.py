@@ -85,14 +85,18 @@ def scale_to_unit(tensor: torch.Tensor, dims: int) -> tuple[torch.Tensor, torch.
     """Scale by an exact power of two so that the largest real or imaginary part lies in [1/2, 1).
 
     ``dims`` is the number of trailing axes that share one scale; leading axes are a batch.
-    Returns the scaled tensor and the exponents e (batch shape, float64) with ``tensor = scaled * 2**e``; a zero tensor
-    keeps e = 0. Entries so small that they underflow change by less than 2^-1074, which the error bounds of this module
+    Returns the scaled tensor (the tensor itself if its scale is 1) and the exponents e (batch shape, float64) with
+    ``tensor = scaled * 2**e``; a zero tensor keeps e = 0.
+    Entries so small that they underflow change by less than 2^-1074, which the error bounds of this module
     absorb.
     """
     parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     trailing = dims + int(tensor.is_complex())
-    largest = parts.abs().flatten(parts.dim() - trailing).amax(-1)
+    flat = parts.flatten(parts.dim() - trailing)
+    largest = torch.maximum(flat.amax(-1), -flat.amin(-1))
     _, exponent = torch.frexp(largest)
+    if exponent.numel() == 1 and exponent.device.type == "cpu" and int(exponent) == 0:
+        return tensor, exponent.to(torch.float64)
     half = torch.div(exponent, 2, rounding_mode="floor")
     # two steps, because 2**-exponent itself may overflow
     first, second = (torch.exp2(-e.to(torch.float64)) for e in (half, exponent - half))

@@ -27,6 +27,7 @@ TRIG_ERROR = 64 * UNIT_ROUNDOFF
 _GATHERED_SIDE = 16
 # Taps side by side are multiplied all at once up to this many columns, half of it in vain, else one after another.
 _WHOLE_SIDE = 640
+_TAPS_AT_ONCE = 5
 # Cosines (frequencies times lags) that are held at once while bounds are evaluated.
 WAVE_NUMBERS = 2**22
 
@@ -87,13 +88,15 @@ def tap_sizes(matrices: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=64)
 def _lags(offsets: tuple[tuple[int, ...], ...]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The distinct lags t' - t of pairs t <= t' of sorted offsets, (lags, d), the zero lag first; and which one each pair has."""
+    """The distinct lags t' - t of pairs t <= t' of sorted offsets, (lags, d), the zero lag first, and each pair's, (taps, taps)."""
     places = torch.tensor(offsets)
-    steps = torch.cat([places[i:] - places[i] for i in range(len(places))])
-    lags, position = torch.unique(steps, dim=0, return_inverse=True)
+    first, second = torch.triu_indices(len(places), len(places))
+    lags, position = torch.unique(places[second] - places[first], dim=0, return_inverse=True)
     if bool(lags[0].any()):  # offsets are sorted, so every lag is lexicographically >= 0
         raise AssertionError("the zero lag comes first")
-    return lags, position
+    pairs = torch.zeros(len(places), len(places), dtype=torch.long)
+    pairs[first, second] = position
+    return lags, pairs
 
 
 class SymbolGram:
@@ -123,26 +126,35 @@ class SymbolGram:
         """Whatever does not depend on the frequency, and ``error``."""
         matrices, taps = self.matrices, self.taps
         _, count, rows, _ = matrices.shape
-        self.lags, position = (on_device(t, matrices.device) for t in _lags(tuple(map(tuple, taps.offsets.tolist()))))
+        lags, pairs = _lags(tuple(map(tuple, taps.offsets.tolist())))
+        self.lags = on_device(lags, matrices.device)
         beside = self.matrices.transpose(1, 2).flatten(2)  # (groups, rows, taps n)
         if count * self.n <= _WHOLE_SIDE:
             blocks = (beside.mT @ beside).reshape(self.groups, count, self.n, count, self.n).permute(1, 3, 0, 2, 4)
-            first, second = torch.triu_indices(count, count).to(blocks.device)
+            first, second = torch.triu_indices(count, count)
+            position = on_device(pairs[first, second], matrices.device)
+            first, second = on_device(first, matrices.device), on_device(second, matrices.device)
             # sums of rows that lie in one piece
             sums = matrices.new_zeros(len(self.lags), self.groups, self.n, self.n)
             products = sums.index_add_(0, position, blocks[first, second]).transpose(0, 1).contiguous()
         else:
             products = matrices.new_zeros(self.groups, len(self.lags), self.n, self.n)
-            start = 0
+            pairs = on_device(pairs, matrices.device)
             for i in range(count):
-                block = beside[:, :, i * self.n : (i + 1) * self.n].mT @ beside[:, :, i * self.n :]
-                block = block.reshape(self.groups, self.n, count - i, self.n).transpose(1, 2)
-                products.index_add_(1, position[start : start + count - i], block)
-                start += count - i
-        symmetric = products + products.mT
+                for j in range(i, count, _TAPS_AT_ONCE):
+                    some = slice(j, min(j + _TAPS_AT_ONCE, count))
+                    block = (
+                        beside[:, :, i * self.n : (i + 1) * self.n].mT @ beside[:, :, j * self.n : some.stop * self.n]
+                    )
+                    block = block.reshape(self.groups, self.n, -1, self.n).transpose(1, 2)
+                    products.index_add_(1, pairs[i, some], block)
+        del beside
+        tail = products[:, 1:]
+        symmetric, antisymmetric = torch.empty_like(products), tail.new_empty(tail.shape)
+        torch.add(products, products.mT, out=symmetric)
+        torch.sub(tail.mT, tail, out=antisymmetric)
         symmetric[:, 0] *= 0.5
-        self._cosine = symmetric.flatten(2)  # (groups, lags, n^2)
-        self._sine = (products.mT - products)[:, 1:].flatten(2)
+        self._cosine, self._sine = symmetric.flatten(2), antisymmetric.flatten(2)  # (groups, lags, n^2)
         self.error = self.scale * (2 * gamma(rows * count + len(self.lags) + 16) + 2 * TRIG_ERROR)
         if self.n > 1:
             self._trace = torch.diagonal(products, dim1=-2, dim2=-1).sum(-1) * 2

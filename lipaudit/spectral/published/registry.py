@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -105,10 +105,10 @@ def measure(method: Method, convolution: Convolution, options: Options = Options
     if not bool(kernel.any()):
         return Bracket(-math.inf, -math.inf)
     if method.exact_weights:
-        return method.convolution(replace(ordinary, kernel=kernel), options)
+        return method.convolution(ordinary.with_kernel(kernel), options)
     scaled, exponent = scale_to_unit(kernel, kernel.dim())
     with _full_precision():
-        bracket = method.convolution(replace(ordinary, kernel=scaled.to(options.dtype)), options)
+        bracket = method.convolution(ordinary.with_kernel(scaled.to(options.dtype)), options)
     return bracket * Bracket(*log_power_of_two(float(exponent)))
 
 

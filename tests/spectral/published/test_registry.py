@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import torch
@@ -66,9 +65,7 @@ def test_products_do_not_round_to_tf32_meanwhile(error: Exception | None) -> Non
 def test_a_method_gets_a_scaled_kernel_of_the_precision_asked_for() -> None:
     convolution = Geometry((2, 3), (3, 3), (5, 5)).convolution()
     seen: list[object] = []
-    bracket = measure(
-        probe(seen), replace(convolution, kernel=convolution.kernel * 2.0**700), Options(dtype=torch.float32)
-    )
+    bracket = measure(probe(seen), convolution.with_kernel(convolution.kernel * 2.0**700), Options(dtype=torch.float32))
     assert isinstance(seen[0], torch.Tensor)
     assert seen[0].dtype is torch.float32
     assert 0.5 <= float(seen[0].abs().max()) < 1
