@@ -27,7 +27,7 @@ from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, to
 # A grid with at most this many times the points of the torus search's first lattice costs about as much, and is tighter.
 GRID_FACTOR = 4.5
 # So does one of so many floating-point operations, whatever the lattice.
-CHEAP_GRID = 1e8
+CHEAP_GRID = 2e7
 # Entries of the groups that are written out before it is known which ones matter.
 FIRST_ENTRIES = 2**14
 # Floating-point operations that all written-out matrices of a layer may take: a tenth of a second.
@@ -131,10 +131,12 @@ def _with_lower(convolution: Convolution, found: _Found, _tol: float) -> _Found:
 def _lower(convolution: Convolution, found: _Found) -> float:
     """log of a lower bound of the operator norm, from the groups that may attain it."""
     uppers = found.group_log_uppers
-    if found.start is None or uppers is None or len(uppers) <= PROMISING:
+    if found.start is None or convolution.groups <= PROMISING:
         return lower_bound(convolution, found.start)
-    chosen = uppers.index_fill(0, torch.tensor([found.start.group]), math.inf).topk(PROMISING).indices
-    some = convolution.with_kernel(convolution.grouped_taps()[chosen].flatten(0, 1), groups=PROMISING)
+    chosen = torch.tensor([found.start.group])
+    if uppers is not None:
+        chosen = uppers.index_fill(0, chosen, math.inf).topk(PROMISING).indices
+    some = convolution.with_kernel(convolution.grouped_taps()[chosen].flatten(0, 1), groups=len(chosen))
     return lower_bound(some, replace(found.start, group=0))
 
 

@@ -27,7 +27,7 @@ PATCH = 32
 # Multiply-adds of one application that a patch should not exceed.
 PATCH_BUDGET = 1e8
 # Steps from the wave that the symbol stretches most, which is nearly all that is needed, and from noise.
-STEPS, STEPS_FROM_NOISE = 4, 12
+STEPS, STEPS_FROM_NOISE = 3, 12
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 

@@ -94,11 +94,12 @@ class _Search:
         self.chunk = max(1, CHUNK_NUMBERS // gram.numbers_per_pair)
         self.evaluations = 0
 
-    def pairs(self, frequencies: Frequencies, bounds: torch.Tensor) -> _Pairs:
-        """Every group with every frequency, largest bound (groups, points) first."""
-        groups, points = torch.meshgrid(torch.arange(self.gram.groups), torch.arange(len(frequencies)), indexing="ij")
-        flat = _Pairs(groups.flatten(), frequencies.select(points.flatten()), bounds.flatten())
-        return flat.select(flat.bounds.argsort(descending=True))
+    def pairs(self, frequencies: Frequencies, bounds: torch.Tensor, least: float = 0.0) -> _Pairs:
+        """Every group with every frequency, largest bound (groups, points) first; none whose bound is below ``least``."""
+        groups, points = (bounds >= least).nonzero(as_tuple=True)
+        order = bounds[groups, points].argsort(descending=True)
+        groups, points = groups[order], points[order]
+        return _Pairs(groups, frequencies.select(points), bounds[groups, points])
 
     def cells(self, frequencies: Frequencies) -> _Pairs:
         """Every group with every frequency, largest bound first."""
@@ -270,11 +271,18 @@ def torus_supremum(
     limit = budget / gram.evaluation_cost
     period = lattice(degrees, min(_START_DENSITY, _density_within(gram, limit)))
     half_widths = [0.0 if n == 0 else math.pi / p for n, p in zip(degrees, period, strict=True)]
-    cells = search.cells(Frequencies.lattice(period).halved())
-    search.start(cells)
-    whole = True  # no cell has been dropped yet: the cells are a complete lattice
     slack = SLACKS[-1]
-    flat = search.is_flat(cells, cosine_squared([_reach(degrees, half_widths)]))
+    points = Frequencies.lattice(period).halved()
+    bounds = gram.upper_bounds(points)
+    first = cosine_squared([_reach(degrees, half_widths)])
+    if gram.n == 1:
+        search.scalars(points, bounds)
+        cells = search.pairs(points, bounds, search.threshold(slack, first))
+    else:
+        cells = search.pairs(points, bounds)
+        search.start(cells)
+    whole, size = True, bounds.numel()  # no cell of an earlier lattice was dropped: this one, of that size, is complete
+    flat = search.is_flat(cells, first)
     if flat:
         needed = FLAT_SEARCH * len(cells) * copies
         if grid is not None and gram.groups * math.prod(grid) <= 2 * min(needed, limit):
@@ -295,7 +303,7 @@ def torus_supremum(
             factor = whole_factor if whole else local
             upper = max(search.threshold(slack), round_up(top / factor))
             return search.result(upper, tight=upper <= search.threshold(1.0))
-        whole = whole and len(left) == len(cells)
+        whole, size = whole and len(left) == size, size * copies
         split = left.frequencies.split(axes)
         cells = search.rebound(_Pairs(left.groups.repeat(copies), split, left.bounds.repeat(copies)))
         half_widths = [h / 2 for h in half_widths]
