@@ -39,10 +39,14 @@ class Noted(lipaudit.api.Clock):
         print("clock", time.perf_counter(), file=sys.stderr)
         super().__init__()
 lipaudit.api.Clock = Noted
-from lipaudit.cli import main
-code = main(sys.argv[1:])
-print("done", time.perf_counter(), file=sys.stderr)
-sys.exit(code)
+from lipaudit import __main__ as command
+main = command.main
+def timed():
+    code = main()
+    print("done", time.perf_counter(), file=sys.stderr)
+    return code
+command.main = timed
+command.run()
 """
 
 

@@ -132,7 +132,7 @@ def print_slowest(network: str, rows: list[Row]) -> None:
     order = sorted(rows, key=lambda row: first(row).seconds - row.ours.seconds)
     excess = [1e3 * (row.ours.seconds - first(row).seconds) for row in order]
     print(
-        f"{network}: slower than the paper's algorithm by more than 1 ms: {sum(e > 1 for e in excess)} layers; worst:"
+        f"{network}: slower than the paper's algorithm by more than 1 ms: {sum(e > 1 for e in excess)} layers; the worst of all:"
     )
     for row, milliseconds in list(zip(order, excess, strict=True))[:SLOWEST]:
         print(f"  {milliseconds:+9.2f} ms  {row.layer.name} ({row.layer.shape}), {row.norm.note}")

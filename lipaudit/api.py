@@ -141,7 +141,9 @@ def audit(
         )
     if structure and published is not None:
         raise UsageError("structure computes no norms: leave out the method (--method)")
-    store = None if cache is None or structure or published is not None else NormStore(Path(cache))
+    if cache is not None and not os.fspath(cache):
+        raise UsageError("the cache (--cache) is a folder, and its name is empty: leave it out, or name one")
+    store = None if cache is None or structure or published is not None else NormStore(Path(cache).expanduser())
     request = DomainRequest(domain, around, radius)
     clock = Clock()
     means, stds = _numbers(mean), _numbers(std)
@@ -302,10 +304,14 @@ def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: in
 
 def _recalled(norms: Norms, store: NormStore | None) -> list[str]:
     """Which norms an earlier audit has found."""
-    if store is None or not isinstance(norms, KnownNorms) or not norms.recalled:
+    if store is None or not isinstance(norms, KnownNorms):
         return []
+    unsaved = [norms.unsaved[0].upper() + norms.unsaved[1:] + "."] if norms.unsaved else []
+    if not norms.recalled:
+        return unsaved
     return [
-        f"{norms.recalled} of {norms.distinct} norms of weights were found by an earlier audit and taken from {store.file}."
+        *unsaved,
+        f"{norms.recalled} of {norms.distinct} norms of weights were found by an earlier audit and taken from {store.file}.",
     ]
 
 

@@ -114,7 +114,8 @@ def open_model(
 @contextmanager
 def placed(loaded: LoadedModel, device: str, structure: bool = False) -> Iterator[torch.device]:
     """The network on the requested device with weights that can be bounded; errors inside get the model's name."""
-    with _named(loaded), _on_device(loaded.module, device) as place:
+    # an audit takes derivatives, whatever the caller has switched off
+    with torch.inference_mode(False), _named(loaded), _on_device(loaded.module, device) as place:
         if not structure:
             _check_finite(loaded.module)
         yield place

@@ -84,7 +84,11 @@ weights_option = click.option(
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
 device_option = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of everything that is random."
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of searches and of methods that start at random; random weights are always the same.",
 )
 experiment_weights_option = click.option(
     "--weights",

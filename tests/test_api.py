@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 import lipaudit
-from lipaudit.errors import CaptureError, NonFiniteWeightsError, UsageError
+from lipaudit.errors import CaptureError, NonFiniteWeightsError, OutputError, UsageError
 from lipaudit.network.domain import Domain, ball, pixel_box
 from lipaudit.opening import state_dict_sha256
 from lipaudit.report.gate import gate_problem, strict_problem
@@ -408,3 +411,79 @@ def test_an_estimate_over_pixels_is_no_bound_that_a_gate_can_judge() -> None:
         assert "it has one" not in problem
         assert "--method gram with --domain pixels may give one" in problem
     assert "is what a gate can judge" not in " ".join(str(report).split())
+
+
+class _Cancelling(torch.nn.Module):
+    """x + s conv(x), where the two nearly cancel: what is left of the folded kernel is rounding."""
+
+    def __init__(self, weight: float, factor: float) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(1, 1, 1, bias=False).double()
+        self.conv.weight.data.fill_(weight)
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.conv(x) * self.factor
+
+
+@pytest.mark.parametrize(("weight", "factor"), [(-3.0, 1 / 3), (-49.0, 1 / 49), (-7.0, 1 / 7), (-3.0, 0.25)])
+def test_branches_that_cancel_keep_a_bound(weight: float, factor: float) -> None:
+    exact = abs(1 + Fraction(weight) * Fraction(factor))
+    report = lipaudit.audit(_Cancelling(weight, factor), input_shape=(1, 4, 4))
+    assert report.network.upper_bound is not None
+    assert Fraction(report.network.upper_bound) >= exact
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_of_the_caller_does_not_matter(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3, padding=1))
+    expected = lipaudit.audit(net, input_shape=(3, 40, 40)).network.upper_bound
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        found = lipaudit.audit(net, input_shape=(3, 40, 40)).network.upper_bound
+    finally:
+        torch.set_default_dtype(before)
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_inference_mode_of_the_caller_does_not_matter() -> None:
+    net = torch.nn.Conv2d(3, 8, 3, padding=1, padding_mode="reflect")
+    with torch.inference_mode():
+        report = lipaudit.audit(net, input_shape=(3, 40, 40))
+    assert report.network.status == "finite"
+
+
+def test_audits_in_several_threads_do_not_disturb_each_other() -> None:
+    torch.manual_seed(1)
+    nets = [torch.nn.Sequential(torch.nn.Conv2d(1, i + 1, 3), torch.nn.ReLU()) for i in range(5)]
+    expected = [lipaudit.audit(net, input_shape=(1, 12, 12)).network.upper_bound for net in nets]
+    streams = sys.stdout, sys.stderr
+    with ThreadPoolExecutor(5) as pool:
+        found = list(pool.map(lambda net: lipaudit.audit(net, input_shape=(1, 12, 12)).network.upper_bound, nets))
+    assert found == expected
+    assert (sys.stdout, sys.stderr) == streams
+
+
+def test_a_cache_saves_the_norms_of_a_second_audit(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Conv2d(4, 4, 3))
+    first = lipaudit.audit(net, input_shape=(1, 12, 12), cache=tmp_path / "norms")
+    second = lipaudit.audit(net, input_shape=(1, 12, 12), cache=str(tmp_path / "norms"))
+    assert not any("earlier audit" in note for note in first.notes)
+    assert any(note.startswith("2 of 2 norms") for note in second.notes)
+    assert (first.network, first.layers) == (second.network, second.layers)
+    net[0].weight.data[0, 0, 0, 0] += 1
+    third = lipaudit.audit(net, input_shape=(1, 12, 12), cache=tmp_path / "norms")
+    assert any(note.startswith("1 of 2 norms") for note in third.notes)
+
+
+def test_norms_that_cannot_be_kept_are_reported_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OutputError("norms cannot be kept in norms.sqlite (disk full)")
+
+    monkeypatch.setattr("lipaudit.spectral.store.NormStore.write", full)
+    report = lipaudit.audit(torch.nn.Linear(2, 2), input_shape=(1, 2), cache=tmp_path)
+    assert report.network.status == "finite"
+    assert any("disk full" in note for note in report.notes)

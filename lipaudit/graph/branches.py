@@ -17,6 +17,8 @@ from lipaudit.spectral.geometry import Convolution
 
 # Merging branches of different groups writes the kernel out without groups; not beyond this many numbers.
 DENSE_KERNEL_NUMBERS = 2**26
+# Branches are merged only if the norms of their kernels add up to at most so many times the norm of the sum.
+MOST_CANCELLATION = 8.0
 
 
 def merge_branches(graph: Graph) -> Graph:
@@ -132,11 +134,21 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
             slice(-c.padding[i][0] - low[i], -c.padding[i][0] - low[i] + c.extent[i], c.dilation[i]) for i in range(d)
         )
         total[(slice(None), slice(None), *place)] += kernel
+    if _cancels(kernels, total):
+        return None
     padding = tuple(
         (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i])
         for i in range(d)
     )
     return first.with_kernel(total, padding=padding, dilation=(1,) * d, groups=groups)
+
+
+def _cancels(kernels: list[torch.Tensor], total: torch.Tensor) -> bool:
+    """Whether so much of the summands cancels that their rounding errors are no longer small beside the sum."""
+    if total.is_meta:
+        return False
+    summands = sum(float(torch.linalg.vector_norm(kernel.to(torch.float64))) for kernel in kernels)
+    return not summands <= MOST_CANCELLATION * float(torch.linalg.vector_norm(total))
 
 
 def _without_groups(convolution: Convolution) -> torch.Tensor:

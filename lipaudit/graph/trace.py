@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from lipaudit.graph.placeholders import faked
 ROOT = "root"
 # Larger tensors are not read number by number.
 MOST_NUMBERS = 64
+# An export and what is silenced meanwhile belong to the whole process.
+_LOCK = threading.RLock()
 Sizes = dict[str, list[tuple[int, ...]]]
 
 
@@ -58,7 +61,15 @@ def trace(
 ) -> tuple[torch.export.ExportedProgram, Sizes]:
     """The functional program of ``module`` in eval mode, and the shape of every module's first tensor input."""
     sizes: Sizes = {}
-    with _restored(module), faked(module) as fake, _record_sizes(module, sizes), torch.no_grad(), _quiet(), _lean():
+    with (
+        _LOCK,
+        _restored(module),
+        faked(module) as fake,
+        _record_sizes(module, sizes),
+        torch.no_grad(),
+        _quiet(),
+        _lean(),
+    ):
         module.eval()
         arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
         program = torch.export.export(_Root(module, numbers), arguments, strict=False)
@@ -68,7 +79,7 @@ def trace(
 def sizes_when_run(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Sizes:
     """The same shapes from running ``module`` on the inputs themselves."""
     sizes: Sizes = {}
-    with _restored(module), _record_sizes(module, sizes), torch.no_grad(), _quiet():
+    with _LOCK, _restored(module), _record_sizes(module, sizes), torch.no_grad(), _quiet():
         module.eval()
         module(*inputs.values())
     return sizes

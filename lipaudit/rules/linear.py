@@ -10,6 +10,7 @@ import math
 
 import torch
 
+from lipaudit.graph.branches import MOST_CANCELLATION
 from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.rules.contraction import matrix_product
@@ -27,11 +28,12 @@ def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
     """Widen a bracket by the rounding of folded scales.
 
     Each fold multiplies entries by numbers known to 8 u and rounds once, so that the kernel moves by at most c u ||K||_F in the
-    Frobenius norm, its operator by sqrt(taps) times as much, while sigma_1 >= ||K||_F / sqrt(min(c_out, c_in)).
+    Frobenius norm, its operator by sqrt(taps) times as much, while sigma_1 >= ||K||_F / sqrt(min(c_out, c_in)). Merged
+    branches are sums whose summands are at most ``MOST_CANCELLATION`` times as large.
     """
     if not node.sources:
         return bracket
-    margin = 16 * (len(node.sources) + 1) * UNIT_ROUNDOFF * math.sqrt(weight.numel())
+    margin = 16 * MOST_CANCELLATION * (len(node.sources) + 1) * UNIT_ROUNDOFF * math.sqrt(weight.numel())
     return bracket * Bracket(math.log1p(-margin), math.log1p(margin))
 
 

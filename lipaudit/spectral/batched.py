@@ -56,7 +56,7 @@ def largest_spectral_norm(matrices: torch.Tensor, tol: float = 1e-3, log_floor: 
     wide = wide.mH.resolve_conj() if wide.shape[1] < wide.shape[2] else wide
     first, exponent = scale_to_unit(wide, dims=3)  # one scale for all, so that they can be compared
     down, up = log_power_of_two(float(exponent))
-    floor = round_down(math.exp(round_down(log_floor - up))) if log_floor > -math.inf else 0.0
+    floor = round_down(math.exp(min(700.0, round_down(log_floor - up)))) if log_floor > -math.inf else 0.0
     best, ceiling = _iterate(first, tol, floor)
     lower = round_down(math.log(best) + down) if best > 0 else -math.inf
     upper = round_up(round_up(ceiling * math.log(2), 8) + up)

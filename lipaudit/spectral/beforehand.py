@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from lipaudit.errors import NonFiniteWeightsError
+from lipaudit.errors import NonFiniteWeightsError, OutputError
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.content import content_key
 from lipaudit.spectral.convolution import ConvolutionNorm, convolution_norm
@@ -43,6 +43,7 @@ class KnownNorms(CertifiedNorms):
 
     Attributes:
         distinct, recalled: how many different weights there are, and how many of their norms the store knew.
+        unsaved: why the store did not take the others, if it did not.
     """
 
     def __init__(
@@ -59,9 +60,13 @@ class KnownNorms(CertifiedNorms):
         named = dict(zip(keys, weights, strict=True))
         found = {} if store is None else store.read(named)
         self.distinct, self.recalled = len(named), len(found)
-        fresh = _find({key: named[key] for key in named if key not in found}, tolerance, place, progress)
-        if store is not None:
-            store.write(fresh)
+        fresh: dict[bytes, ConvolutionNorm] = {}
+        self.unsaved = ""
+        try:
+            _find({key: named[key] for key in named if key not in found}, tolerance, place, progress, fresh)
+        finally:  # an interrupted audit has found something, too
+            if store is not None:
+                self.unsaved = _kept(store, fresh)
         found |= fresh
         # the objects are kept, so that their identities stay theirs
         self._known = {
@@ -81,19 +86,33 @@ class KnownNorms(CertifiedNorms):
         return Bracket.maximum([*known, *([super().matrices(unknown)] if unknown else [])])
 
 
+def _kept(store: NormStore, norms: Mapping[bytes, ConvolutionNorm]) -> str:
+    """Write norms that are good without being written; why not, if not."""
+    try:
+        store.write(norms)
+    except OutputError as error:
+        return str(error)
+    return ""
+
+
 def _find(
-    weights: Mapping[bytes, tuple[str, Weight]], tol: float, device: torch.device, progress: Progress | None
-) -> dict[bytes, ConvolutionNorm]:
-    """The norms by key. Weights with NaN or infinity are left out on a CPU: the rule that asks for them tells where they are."""
+    weights: Mapping[bytes, tuple[str, Weight]],
+    tol: float,
+    device: torch.device,
+    progress: Progress | None,
+    found: dict[bytes, ConvolutionNorm],
+) -> None:
+    """Fill in the norms by key. Weights with NaN or infinity are left out on a CPU: the rule that asks for them tells where they are."""
+    if progress is not None:
+        progress(0, len(weights), "")
     if device.type != "cpu":
-        return _in_batches(weights, tol, device)
-    found: dict[bytes, ConvolutionNorm] = {}
+        found.update(_in_batches(weights, tol, device))
+        return
     for count, (key, norm) in enumerate(_on_cpu(weights, tol), start=1):
         if norm is not None:
             found[key] = norm
         if progress is not None:
             progress(count, len(weights), weights[key][0])
-    return found
 
 
 def _on_cpu(weights: Mapping[bytes, tuple[str, Weight]], tol: float) -> Iterator[tuple[bytes, ConvolutionNorm | None]]:

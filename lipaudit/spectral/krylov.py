@@ -14,8 +14,6 @@ import torch
 
 # Matrices of up to this side are decomposed, which takes less time than a few steps.
 DIRECT = 32
-# Bases of up to this many vectors stay orthogonal enough when every vector is orthogonalised once.
-FEW_STEPS = 12
 
 
 def leading_vectors(gram: torch.Tensor, start: torch.Tensor, steps: int) -> torch.Tensor:
@@ -53,7 +51,6 @@ def lanczos(product: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor
     diagonal = torch.zeros(batch, steps, dtype=real, device=start.device)
     coupling = torch.zeros(batch, steps, dtype=real, device=start.device)
     vector = (start / torch.linalg.vector_norm(start, dim=-1, keepdim=True).clamp_min(1e-30))[..., None]
-    passes = 2 if steps > FEW_STEPS else 1  # twice is enough
     negligible = 100 * torch.finfo(real).eps
     for k in range(steps):
         basis[:, :, k : k + 1] = vector
@@ -62,7 +59,7 @@ def lanczos(product: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor
         if k + 1 == steps:
             break
         known = basis[:, :, : k + 1]
-        for _ in range(passes):
+        for _ in range(2):  # twice is enough
             image = torch.baddbmm(image, known, torch.bmm(known.mH, image), alpha=-1)
         length = torch.linalg.vector_norm(image, dim=1, keepdim=True)
         # an exhausted Krylov space goes on with zero vectors, which leave the projected matrix block diagonal

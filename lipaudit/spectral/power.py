@@ -138,24 +138,26 @@ def _patch(convolution: Convolution, layers: int) -> Convolution:
 
 def _start(convolution: Convolution, layers: int, start: Waves | None) -> torch.Tensor:
     """K* of the output wave that the symbol stretches most, windowed; random where no symbol was computed."""
-    device = convolution.kernel.device
+    device, dtype = convolution.weight.device, convolution.weight.dtype
     c_in, c_out = (c // layers for c in convolution.channels)
     generator = torch.Generator(device).manual_seed(0)
     d = len(convolution.output_size)
-    noise = torch.randn((1, c_in, *convolution.input_size), generator=generator, device=device)
+    noise = torch.randn((1, c_in, *convolution.input_size), generator=generator, device=device, dtype=dtype)
     noise = noise.repeat(1, layers, *[1] * d)
     if start is None:
         return noise
-    phase = torch.zeros((layers, *[1] * d), device=device)
-    window = torch.ones((), device=device)
+    phase = torch.zeros((layers, *[1] * d), device=device, dtype=dtype)
+    window = torch.ones((), device=device, dtype=dtype)
     for axis, n in enumerate(convolution.output_size):
-        steps = torch.arange(n, dtype=torch.float32, device=device)
+        steps = torch.arange(n, dtype=dtype, device=device)
         shape = [-1 if a == axis else 1 for a in range(d)]
-        phase = phase + start.angles[:, axis].to(torch.float32).reshape(-1, *[1] * d) * steps.reshape(shape)
+        phase = phase + start.angles[:, axis].to(dtype).reshape(-1, *[1] * d) * steps.reshape(shape)
         if convolution.padding_mode != "circular":
             window = window * torch.sin(math.pi * (steps + 0.5) / n).reshape(shape)
     left = start.left.to(torch.complex64).reshape(layers, -1, *[1] * d)
-    wave = torch.zeros(layers, c_out // left.shape[1], left.shape[1], *convolution.output_size, device=device)
+    wave = torch.zeros(
+        layers, c_out // left.shape[1], left.shape[1], *convolution.output_size, device=device, dtype=dtype
+    )
     waves = (left * torch.polar(window.expand_as(phase), -phase)[:, None]).real
     wave[torch.arange(layers, device=device), start.groups.to(device)] = waves
     x = adjoint(convolution, wave.reshape(1, -1, *convolution.output_size))

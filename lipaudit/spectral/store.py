@@ -22,6 +22,7 @@ from lipaudit.spectral.convolution import ConvolutionNorm
 FILE = "norms.sqlite"
 _WAIT = 60.0  # seconds for another process that writes
 _ASKED = 500  # keys of one query
+_COLUMNS = "key, log_lower, log_upper, rigor, note, check_sum"
 _TABLE = "CREATE TABLE IF NOT EXISTS norms (key BLOB PRIMARY KEY, log_lower REAL, log_upper REAL, rigor TEXT, note TEXT, check_sum BLOB)"
 
 
@@ -43,6 +44,7 @@ class NormStore:
             folder.mkdir(parents=True, exist_ok=True)
         with self._opened() as connection:
             connection.execute(_TABLE)
+            connection.execute(f"SELECT {_COLUMNS} FROM norms LIMIT 0")  # another table of that name is found here
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, ConvolutionNorm]:
         """What is known of the keys."""
@@ -52,7 +54,7 @@ class NormStore:
             for start in range(0, len(wanted), _ASKED):
                 some = wanted[start : start + _ASKED]
                 places = ",".join("?" * len(some))
-                rows = connection.execute(f"SELECT * FROM norms WHERE key IN ({places})", some).fetchall()
+                rows = connection.execute(f"SELECT {_COLUMNS} FROM norms WHERE key IN ({places})", some).fetchall()
                 found.update({row[0]: _norm(row) for row in rows if row[5] == _check_sum(row[:5])})
         return found
 
@@ -64,7 +66,7 @@ class NormStore:
             row = (key, norm.bracket.log_lower + 0.0, norm.bracket.log_upper + 0.0, norm.bracket.rigor.value, norm.note)
             rows.append((*row, _check_sum(row)))
         with self._opened() as connection:
-            connection.executemany("INSERT OR REPLACE INTO norms VALUES (?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany(f"INSERT OR REPLACE INTO norms ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -75,7 +77,7 @@ class NormStore:
     def _refused(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, ValueError) as error:  # text that is no UTF-8 is a ValueError
             raise OutputError(
                 f"norms cannot be kept in {self.file} ({error}): name another folder, or delete the file if it is damaged (--cache)"
             ) from error

@@ -138,7 +138,7 @@ class _Search:
         start = start / torch.linalg.vector_norm(start, dim=-1, keepdim=True).clamp_min(1e-300) + 0.1 * self._noise
         vectors = leading_vectors(grams, start, steps)
         images = torch.bmm(grams, vectors[..., None])[..., 0]
-        lengths = torch.linalg.vecdot(vectors, vectors).real
+        lengths = torch.linalg.vecdot(vectors, vectors).real.clamp_min(1e-300)  # of a zero matrix they may be 0
         return vectors, torch.linalg.vecdot(vectors, images).real / lengths
 
     def unproved(self, pairs: _Pairs, slack: float, factor: float, steps: int) -> _Pairs:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lipaudit.errors import NonFiniteWeightsError
+from lipaudit.errors import NonFiniteWeightsError, OutputError
 from lipaudit.spectral import beforehand
 from lipaudit.spectral import norms as single
 from lipaudit.spectral.beforehand import KnownNorms, Weight
@@ -61,9 +61,9 @@ def test_equal_weights_are_measured_once_and_known_ones_not_again(
     known = KnownNorms(_named([one, equal, elsewhere, matrix]), 1e-3, progress=lambda *report: reports.append(report))
     assert len(measured) == 2
     assert (known.distinct, known.recalled) == (3, 0)
-    assert [done for done, _, _ in reports] == [1, 2, 3]
+    assert [done for done, _, _ in reports] == [0, 1, 2, 3]
     assert {total for _, total, _ in reports} == {3}
-    assert {name for _, _, name in reports} == {"layer1", "layer2", "layer3"}
+    assert {name for _, _, name in reports} == {"", "layer1", "layer2", "layer3"}
 
     def refuse(*_arguments: object) -> None:
         raise AssertionError("measured again")
@@ -118,3 +118,25 @@ def test_a_failure_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_an_interrupted_search_keeps_what_it_found(threads: int, tmp_path: Path) -> None:
+    def interrupt(done: int, total: int, name: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    weights = _named([_convolution(seed) for seed in range(4)])
+    with pytest.raises(KeyboardInterrupt):
+        KnownNorms(weights, 1e-3, store=NormStore(tmp_path), progress=interrupt)
+    assert torch.get_num_threads() == threads
+    assert KnownNorms(weights, 1e-3, store=NormStore(tmp_path)).recalled >= 2
+
+
+def test_a_store_that_takes_nothing_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OutputError("disk full")
+
+    monkeypatch.setattr(NormStore, "write", full)
+    known = KnownNorms(_named([torch.eye(2)]), 1e-3, store=NormStore(tmp_path))
+    assert known.unsaved == "disk full"
+    assert known.recalled == 0

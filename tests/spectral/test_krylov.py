@@ -41,3 +41,15 @@ def test_squaring_finds_what_a_decomposition_finds() -> None:
     found = _quotients(gram, by_squaring(gram.tril()))
     assert found.tolist() == pytest.approx(torch.linalg.eigvalsh(gram)[:, -1].tolist(), rel=1e-9)
     assert bool(torch.isfinite(by_squaring(torch.zeros(1, 3, 3))).all())
+
+
+def test_a_start_that_is_an_eigenvector_is_not_lost() -> None:
+    """What is left of it after the first step is rounding noise, which is orthogonal only to the second orthogonalisation."""
+    matrix = torch.diag(torch.linspace(1, 2, 80)).to(torch.float32)[None]
+    start = torch.zeros(1, 80)
+    start[0, -1] = 1.0
+    start = start + 1e-8 * torch.randn(1, 80, generator=torch.Generator().manual_seed(0))
+    for steps in (2, 5, 12, 24):
+        vector = lanczos(lambda v: torch.bmm(matrix, v), start, steps)
+        quotient = torch.linalg.vecdot(vector, torch.bmm(matrix, vector[..., None])[..., 0]) / vector.square().sum(-1)
+        assert float(quotient) > 2 - 1e-5

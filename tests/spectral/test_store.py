@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import random
 import sqlite3
 from pathlib import Path
 
@@ -101,3 +102,33 @@ def test_several_processes_share_a_folder(tmp_path: Path) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
     keys = [f"{number}-{i}".encode() for number in range(2) for i in range(20)]
     assert len(NormStore(tmp_path).read(keys)) == 40
+
+
+def test_flipped_bits_give_an_error_of_ours_or_the_same_figures(tmp_path: Path) -> None:
+    norms = {bytes([i]) * 32: ConvolutionNorm(Bracket(-0.1 * i, 0.3 * i), "torus") for i in range(1, 30)}
+    NormStore(tmp_path).write(norms)
+    whole = (tmp_path / FILE).read_bytes()
+    generator = random.Random(10)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(generator.randint(1, 20)):
+            damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
+        (tmp_path / FILE).write_bytes(bytes(damaged))
+        try:
+            found = NormStore(tmp_path).read(norms)
+        except OutputError:
+            refused += 1
+            continue
+        assert found.items() <= norms.items()
+    assert refused > 0
+
+
+def test_another_table_is_refused_at_once(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("CREATE TABLE norms (a, b)")
+    connection.close()
+    with pytest.raises(OutputError, match=r"norms\.sqlite"):
+        NormStore(tmp_path)
+    with pytest.raises(OutputError):
+        NormStore(tmp_path / "a\0b")

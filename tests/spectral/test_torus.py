@@ -291,3 +291,14 @@ def test_a_narrow_peak_above_a_flat_spectrum_is_bounded(angle: float) -> None:
         found = torus_supremum(_gram(kernel), 1e-6, budget=budget)
         assert found.log_upper >= -1e-13
         assert found.log_lower <= 1e-13
+
+
+@pytest.mark.parametrize("channels", [4, 40])
+def test_zero_groups_do_not_hide_the_others(channels: int) -> None:
+    kernel = _random(2 * channels, channels, 2, 2)
+    kernel[channels:] = 0
+    found = grid_supremum(_gram(kernel, 2), (2, 2), 1e-6)
+    symbols = torch.fft.fft2(kernel[:channels], s=(2, 2)).permute(2, 3, 0, 1)
+    exact = float(torch.linalg.matrix_norm(symbols, 2).max())
+    assert exact * (1 - 1e-6) <= math.exp(found.log_lower) <= exact * (1 + 1e-12)
+    assert exact * (1 - 1e-12) <= math.exp(found.log_upper) <= exact * (1 + 2e-6)
