@@ -26,8 +26,9 @@ from lipaudit.spectral.torus import Supremum
 PATCH = 32
 # Multiply-adds of one application that a patch should not exceed.
 PATCH_BUDGET = 1e8
-# Steps from the wave that the symbol stretches most, which is nearly all that is needed, and from noise.
-STEPS, STEPS_FROM_NOISE = 3, 12
+# Steps from the wave that the symbol stretches most, which is nearly all that is needed; and from noise, or on few pixels, where the border
+# matters, while the input has few numbers.
+STEPS, MORE_STEPS, FEW_PIXELS, FEW_NUMBERS = 3, 12, 100, 2**11
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
@@ -101,7 +102,8 @@ def lower_bounds(convolution: Convolution, layers: int, start: Waves | None, ste
     fast = patch.with_kernel(patch.kernel.to(torch.float32))
     first = _start(fast, layers, start)
     numbers = first.numel() // layers
-    steps = steps or (STEPS_FROM_NOISE if start is None else STEPS)
+    small = math.prod(patch.input_size) <= FEW_PIXELS and numbers <= FEW_NUMBERS
+    steps = steps or (MORE_STEPS if start is None or small else STEPS)
 
     def product(v: torch.Tensor) -> torch.Tensor:
         return adjoint(fast, apply(fast, v.reshape(first.shape))).reshape(v.shape)
