@@ -53,6 +53,12 @@ def _positive(ctx: click.Context, parameter: click.Parameter, value: float | Non
     return value
 
 
+def _folder(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Path | None:
+    if value == "":  # a path of no name would be the current folder
+        raise click.BadParameter("the name of the folder is empty")
+    return None if value is None else Path(value)
+
+
 def _channels(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
     """Numbers separated by commas, one per channel."""
     if value is None:
@@ -208,7 +214,7 @@ _AUDIT = (
     ),
     click.option(
         "--cache",
-        type=click.Path(file_okay=False, path_type=Path),
+        callback=_folder,
         envvar="LIPAUDIT_CACHE",
         show_envvar=True,
         metavar="DIR",

@@ -197,3 +197,15 @@ def test_one_line_and_the_right_exit_code(
 def test_a_device_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(SAMPLE), "--device", "cuda"]) == 2
     assert "CUDA" in capsys.readouterr().err
+
+
+def test_a_cache_that_is_no_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "norms.sqlite").write_bytes(b"no database " * 400)
+    model = "sample_models/digits_resnet.onnx"
+    assert main([model, "--cache", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "norms.sqlite" in error
+    assert "--cache" in error
+    assert main([model, "--cache", ""]) == 2
+    assert "empty" in capsys.readouterr().err

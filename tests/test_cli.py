@@ -104,6 +104,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "std": None,
                 "method": "gram",
                 "iterations": None,
+                "cache": None,
                 "lower_bound": False,
                 "seed": 0,
                 "progress": None,
@@ -119,6 +120,15 @@ def test_the_verb_may_be_written_and_options_may_come_first(stage: Stage) -> Non
     (_, plain), (_, chosen) = stage.calls
     assert plain["tol"] == 1e-3
     assert (chosen["tol"], chosen["lower_bound"], chosen["device"], chosen["seed"]) == (0.01, True, "cpu", 7)
+
+
+def test_the_cache_is_an_option_or_a_variable(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["net.onnx", "--cache", "norms"]) == 0
+    monkeypatch.setenv("LIPAUDIT_CACHE", "elsewhere")
+    assert main(["net.onnx"]) == 0
+    monkeypatch.setenv("LIPAUDIT_CACHE", "")
+    assert main(["net.onnx"]) == 0
+    assert [options["cache"] for _, options in stage.calls] == [Path("norms"), Path("elsewhere"), None]
 
 
 def test_weights_and_architecture_reach_the_audit(stage: Stage) -> None:

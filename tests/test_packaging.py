@@ -66,7 +66,7 @@ def test_wheel_has_no_upper_caps_and_no_addresses_in_its_requirements(wheel):
 
 def test_wheel_installs_the_command(wheel):
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
-    assert "lipaudit = lipaudit.cli:main" in wheel.read(name).decode()
+    assert "lipaudit = lipaudit.__main__:run" in wheel.read(name).decode()
 
 
 def test_importing_the_package_leaves_torch_alone():
