@@ -54,8 +54,8 @@ def _positive(ctx: click.Context, parameter: click.Parameter, value: float | Non
 
 
 def _folder(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Path | None:
-    if value == "":  # a path of no name would be the current folder
-        raise click.BadParameter("the name of the folder is empty")
+    if value == "":
+        raise click.BadParameter("an empty text names no folder; . is the current one")
     return None if value is None else Path(value)
 
 
@@ -102,12 +102,6 @@ experiment_weights_option = click.option(
     help="Weights for resnet18-layers and network-ratios, the experiments that read any: a tag of torchvision, a state dict, or "
     "random ones without a download.  [default: IMAGENET1K_V1, the paper's]",
 )
-
-
-def _folder(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Path:
-    if not value:
-        raise click.BadParameter("an empty text names no folder; . is the current one")
-    return Path(value)
 
 
 folder_option = click.option(

@@ -208,4 +208,4 @@ def test_a_cache_that_is_no_folder_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "norms.sqlite" in error
     assert "--cache" in error
     assert main([model, "--cache", ""]) == 2
-    assert "empty" in capsys.readouterr().err
+    assert "an empty text names no folder" in capsys.readouterr().err
