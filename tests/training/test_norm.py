@@ -50,7 +50,8 @@ def written_out(convolution: Convolution, products: int) -> tuple[torch.Tensor, 
     phase = Frequencies.lattice(reduced.period).angles() @ reduced.taps.offsets.to(torch.float64).T
     waves = torch.polar(torch.ones_like(phase), -phase)
     iterate = torch.einsum("gtrc,ft->gfrc", reduced.taps.matrices.to(waves.dtype), waves).flatten(0, 1)
-    iterate = iterate[iterate.detach().flatten(1).abs().amax(1) > 0]  # torch has no slope for the norm of zeros
+    # torch has no slope for the norm of zeros, and powers of small numbers vanish
+    iterate = iterate[iterate.detach().flatten(1).abs().amax(1) > 1e-15]
     for _ in range(products):
         iterate = iterate.mH @ iterate
     return torch.linalg.matrix_norm(iterate) ** (2.0**-products), math.sqrt(reduced.copies)
