@@ -90,14 +90,17 @@ def _layout(weight: torch.Tensor, sizes: Sequence[int], mode: str, oversampling:
 
 @contextmanager
 def _full_precision(weight: torch.Tensor) -> Iterator[None]:
-    """No autocasting, and products of float32 in float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    """No autocasting, and products of float32 in float32, whichever of torch's settings say otherwise."""
+    kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    before = [kind.fp32_precision for kind in kinds]
     try:
+        for kind in kinds:
+            kind.fp32_precision = "ieee"
         with own_precision(weight):
             yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
 
 
 @torch.library.custom_op(

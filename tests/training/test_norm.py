@@ -16,6 +16,7 @@ from lipaudit.spectral.reduction import crop, reduce
 from lipaudit.spectral.symbol import Frequencies
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.norm import spectral_norm_bound
+from lipaudit.training.search import largest_bound
 from tests.spectral.geometries import Case, cases
 
 EXACT_GRID = 10_000
@@ -212,14 +213,38 @@ def test_autocast_does_not_lower_the_precision(low: torch.dtype) -> None:
         assert torch.equal(gradient(kernel, KINDS[0]), slope)
 
 
-def test_the_precision_of_products_is_left_as_it_was() -> None:
-    before = torch.get_float32_matmul_precision()
-    kernel = random(4, 4, 3, 3, dtype=torch.float32)
-    value = spectral_norm_bound(kernel, KINDS[0])
-    torch.set_float32_matmul_precision("medium")
+def test_products_are_not_rounded_and_their_precision_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, matmul = random(4, 4, 3, 3, dtype=torch.float32), torch.backends.cuda.matmul
+    seen: list[tuple[str, str]] = []
+
+    def watched(*args: Any) -> Any:
+        seen.append((matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision))
+        return largest_bound(*args)
+
+    monkeypatch.setattr("lipaudit.training.norm.largest_bound", watched)
+    value, before = spectral_norm_bound(kernel, KINDS[0]), torch.get_float32_matmul_precision()
     try:
+        torch.set_float32_matmul_precision("medium")
         assert torch.equal(spectral_norm_bound(kernel, KINDS[0]), value)
         assert torch.get_float32_matmul_precision() == "medium"
+        matmul.fp32_precision = "tf32"
+        assert torch.equal(spectral_norm_bound(kernel, KINDS[0]), value)
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == [("ieee", "ieee")] * 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_a_gpu_gives_the_same(kind: int) -> None:
+    kernel = random(4, 4, 3, 3, dtype=torch.float32)
+    value, slope = spectral_norm_bound(kernel, KINDS[kind]), gradient(kernel, KINDS[kind])
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        torch.testing.assert_close(spectral_norm_bound(kernel.cuda(), KINDS[kind]).cpu(), value, rtol=1e-5, atol=0)
+        torch.testing.assert_close(gradient(kernel.cuda(), KINDS[kind]).cpu(), slope, rtol=0, atol=1e-4)
     finally:
         torch.set_float32_matmul_precision(before)
 
