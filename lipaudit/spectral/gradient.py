@@ -68,7 +68,7 @@ def schatten_norm(matrices: torch.Tensor, products: int) -> torch.Tensor:
 class _SchattenNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrices: torch.Tensor, products: int) -> torch.Tensor:
-        with _own_precision(matrices):
+        with own_precision(matrices):
             bound = _iterate(matrices, products)
         ctx.save_for_backward(matrices, bound)
         ctx.products = products
@@ -82,11 +82,11 @@ class _SchattenNorm(torch.autograd.Function):
                 "torch differentiate lipaudit.spectral.published.gram_iteration.schatten_norms"
             )
         matrices, bound = ctx.saved_tensors
-        with _own_precision(matrices):
+        with own_precision(matrices):
             return _chain(grad, matrices, bound, ctx.products), None
 
 
-def _own_precision(matrices: torch.Tensor) -> AbstractContextManager[object]:
+def own_precision(matrices: torch.Tensor) -> AbstractContextManager[object]:
     """No autocasting on the device of the matrices."""
     kind = matrices.device.type
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
@@ -96,9 +96,9 @@ def _chain(grad: torch.Tensor, matrices: torch.Tensor, bound: torch.Tensor, prod
     """The gradient of the loss, computed for those matrices only whose bound it reads."""
     read = grad != 0
     if bool(read.all()):
-        return grad[..., None, None] * _gradient(matrices, bound, products)
+        return grad[..., None, None] * schatten_gradient(matrices, bound, products)
     result = torch.zeros_like(matrices)
-    result[read] = grad[read][..., None, None] * _gradient(matrices[read], bound[read], products)
+    result[read] = grad[read][..., None, None] * schatten_gradient(matrices[read], bound[read], products)
     return result
 
 
@@ -120,8 +120,8 @@ def _positive(scale: torch.Tensor) -> torch.Tensor:
     return torch.where(scale > 0, scale, 1.0)
 
 
-def _gradient(matrices: torch.Tensor, bound: torch.Tensor, products: int) -> torch.Tensor:
-    """B (B* B)^(2^N - 1) / <B, B (B* B)^(2^N - 1)>, B = A / s; 0 for a zero matrix."""
+def schatten_gradient(matrices: torch.Tensor, bound: torch.Tensor, products: int) -> torch.Tensor:
+    """The gradient of the bound s of each matrix: B (B* B)^(2^N - 1) / <B, B (B* B)^(2^N - 1)>, B = A / s; 0 for a zero matrix."""
     scaled = _tall(matrices) / _positive(bound)[..., None, None]
     result = scaled
     power = scaled
