@@ -52,8 +52,8 @@ class EvaluatedGram(SymbolGram):
 
     def at(self, groups: torch.Tensor, frequencies: Frequencies) -> torch.Tensor:
         """G for pairs of a group (pairs,) and a frequency: (pairs, n, n), complex."""
-        phase = self._phases(frequencies)
-        cosine, sine = torch.cos(phase), torch.sin(phase)
+        phases = frequencies.phases(self.taps.offsets)
+        cosine, sine = torch.cos(phases), torch.sin(phases)
         symbols = self.matrices.new_empty((len(groups), *self.matrices.shape[2:]), dtype=torch.complex128)
         parts = torch.view_as_real(symbols).flatten(1, 2)
         flat = self.matrices.flatten(2)
@@ -62,14 +62,6 @@ class EvaluatedGram(SymbolGram):
             parts[rows, :, 0] = cosine[rows] @ flat[group]
             parts[rows, :, 1] = -(sine[rows] @ flat[group])
         return symbols.mH @ symbols
-
-    def _phases(self, frequencies: Frequencies) -> torch.Tensor:
-        """<w, t> for every frequency and tap, from exact fractions of a turn."""
-        fraction = torch.zeros(len(frequencies), len(self.taps.offsets), dtype=torch.float64)
-        for axis, period in enumerate(frequencies.period):
-            steps = torch.outer(frequencies.index[:, axis], self.taps.offsets[:, axis]) % period
-            fraction += steps.to(torch.float64) / period
-        return 2 * math.pi * fraction
 
     def upper_bounds(self, frequencies: Frequencies) -> torch.Tensor:
         """The same certified bound of lambda_max(G) at all frequencies, (groups, points)."""

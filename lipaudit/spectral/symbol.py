@@ -76,6 +76,14 @@ class Frequencies:
         period = tuple(n * f for n, f in zip(self.period, factor.tolist(), strict=True))
         return Frequencies(children % torch.tensor(period), period)
 
+    def phases(self, shifts: torch.Tensor) -> torch.Tensor:
+        """<w, t> in radians for integer shifts t (shifts, d), from exact fractions of a turn: (points, shifts)."""
+        turns = torch.zeros(len(self), len(shifts), dtype=torch.float64, device=shifts.device)
+        for axis, period in enumerate(self.period):
+            steps = torch.outer(self.index[:, axis], shifts[:, axis]) % period
+            turns += steps.to(torch.float64) / period
+        return 2 * math.pi * turns
+
     def angles(self) -> torch.Tensor:
         """w in radians, (points, d)."""
         return 2 * math.pi * self.index.to(torch.float64) / on_device(torch.tensor(self.period), self.index.device)
@@ -181,12 +189,8 @@ class SymbolGram:
 
     def waves(self, frequencies: Frequencies) -> tuple[torch.Tensor, torch.Tensor]:
         """cos <w, l> for every lag, and sin <w, l> for every lag but the first: (points, lags), (points, lags - 1)."""
-        fraction = torch.zeros(len(frequencies), len(self.lags), dtype=torch.float64, device=self.lags.device)
-        for axis, period in enumerate(frequencies.period):
-            steps = torch.outer(frequencies.index[:, axis], self.lags[:, axis]) % period
-            fraction += steps.to(torch.float64) / period
-        angle = 2 * math.pi * fraction
-        return torch.cos(angle), torch.sin(angle[:, 1:])
+        phases = frequencies.phases(self.lags)
+        return torch.cos(phases), torch.sin(phases[:, 1:])
 
     def at(self, groups: torch.Tensor, frequencies: Frequencies) -> torch.Tensor:
         """G for pairs of a group (pairs,) and a frequency: (pairs, n, n), complex."""

@@ -108,10 +108,8 @@ class Layout:
 
     def waves(self, chosen: slice) -> torch.Tensor:
         """exp(-i <w, t>) for the chosen frequencies and every shift, (points, shifts), in complex128."""
-        index, period = self.frequencies.index[chosen], torch.tensor(self.frequencies.period, dtype=torch.long)
-        turns = (index[:, None] * self.offsets % period).to(torch.float64) / period
-        angles = -2 * math.pi * turns.sum(-1)
-        return torch.polar(torch.ones_like(angles), angles)
+        phases = self.frequencies.select(chosen).phases(self.offsets)
+        return torch.polar(torch.ones_like(phases), -phases)
 
     def blocks(self, weight: torch.Tensor) -> torch.Tensor:
         """K_t for every group and shift, (groups, shifts, c_out / groups, phases * c_in / groups), of a weight as torch stores it."""
