@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.opening import captured, open_model, placed
+from lipaudit.spectral.content import content_key
 from lipaudit.spectral.geometry import Convolution
 
 
@@ -51,13 +51,12 @@ def load_layers(network: str, size: str | None, weights: str | None = "random", 
     loaded = open_model(spec, size, None if arch else file or weights, arch)
     with placed(loaded, "cpu") as place:
         graph = captured(loaded, place).simple
-    found: dict[tuple[object, ...], Layer] = {}
+    found: dict[bytes, Layer] = {}
     for node in graph:
         if node.op != CONVOLUTION:
             continue
         convolution = node.payload
-        digest = hashlib.sha256(convolution.kernel.contiguous().numpy().data).digest()
-        key = (digest, tuple(convolution.kernel.shape), convolution.geometry)
+        key = content_key(convolution)
         known = found.get(key)
         found[key] = replace(known, uses=known.uses + 1) if known else Layer(node.module, convolution)
     return list(found.values())

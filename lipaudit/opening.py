@@ -33,6 +33,7 @@ from lipaudit.graph.placeholders import fill, has_values
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import fold
 from lipaudit.report.record import ModelRecord
+from lipaudit.spectral.content import stored_bytes
 from lipaudit.spectral.gram import check_tolerance
 from lipaudit.spectral.rounding import is_finite
 
@@ -214,9 +215,8 @@ def state_dict_sha256(module: nn.Module) -> str:
     for name, tensor in sorted(module.state_dict().items()):
         if not isinstance(tensor, torch.Tensor):
             continue
-        plain = tensor.detach().to("cpu").contiguous()
-        digest.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(stored_bytes(tensor))
     return digest.hexdigest()
 
 

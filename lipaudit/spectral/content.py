@@ -22,7 +22,12 @@ def content_key(weight: Convolution | torch.Tensor) -> bytes:
     )
     digest = blake2b(repr(geometry).encode(), digest_size=32)
     for tensor in tensors:
-        plain = tensor.detach().to("cpu").contiguous()
-        digest.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(stored_bytes(tensor))
     return digest.digest()
+
+
+def stored_bytes(tensor: torch.Tensor) -> memoryview:
+    """The numbers of a tensor as they are stored, in the order of its axes."""
+    plain = tensor.detach().to("cpu").contiguous()
+    return plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else memoryview(b"")
