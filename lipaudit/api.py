@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,12 +55,10 @@ from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
 from lipaudit.rules.registry import Settings, Status
-from lipaudit.spectral.beforehand import KnownNorms
+from lipaudit.spectral.beforehand import KnownNorms, Progress
 from lipaudit.spectral.norms import Norms, UnknownNorms
 from lipaudit.spectral.published.registry import Options
 from lipaudit.spectral.store import NormStore
-
-Progress = Callable[[int, int, str], None]
 
 
 def audit(

@@ -21,6 +21,7 @@ from lipaudit.graph.node import Graph, Node
 from lipaudit.network.extents import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.rules.registry import Settings, Status, apply_rule
+from lipaudit.spectral.beforehand import Progress
 from lipaudit.spectral.bracket import Bracket, round_down
 from lipaudit.spectral.content import content_key
 from lipaudit.spectral.convolution import ConvolutionNorm
@@ -36,7 +37,6 @@ STEPS = 40
 _REFUSED = "DefaultCPUAllocator: can't allocate memory"
 _MEMORY = "it needs more memory than there is"
 _RECURRENT = ("aten.lstm", "aten.gru", "aten.rnn")
-Progress = Callable[[int, int, str], None]
 
 
 class Outcome(StrEnum):

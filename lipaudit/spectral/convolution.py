@@ -96,10 +96,10 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
     if not bool(ordinary.kernel.any()):
         return ZERO
     found = _solve(ordinary, tol)
-    if not found.exact:
-        found = replace(found, log_lower=-math.inf)  # the supremum's, not the operator's
-        improve = _write_out if is_small(ordinary) else _with_lower
-        found = improve(ordinary, found, tol)
+    if not found.exact and is_small(ordinary):
+        found = _write_out(ordinary, found, tol)
+    elif not found.exact:
+        found = replace(found, log_lower=_lower(ordinary, found))
     down, up = log_power_of_two(float(exponent))
     bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
     return ConvolutionNorm(bracket, found.note)
@@ -122,10 +122,6 @@ class _Found:
             return replace(self, exact=False)
         log_upper = self.log_upper + log_up(copies) / 2 + 2**-50
         return replace(self, log_upper=log_upper, exact=False, group_log_uppers=None)
-
-
-def _with_lower(convolution: Convolution, found: _Found, _tol: float) -> _Found:
-    return replace(found, log_lower=_lower(convolution, found))
 
 
 def _lower(convolution: Convolution, found: _Found) -> float:

@@ -274,15 +274,16 @@ def torus_supremum(
     slack = SLACKS[-1]
     points = Frequencies.lattice(period).halved()
     bounds = gram.upper_bounds(points)
-    first = cosine_squared([_reach(degrees, half_widths)])
+    reach = _reach(degrees, half_widths)
+    local = cosine_squared([math.fsum(reach)])
     if gram.n == 1:
         search.scalars(points, bounds)
-        cells = search.pairs(points, bounds, search.threshold(slack, first))
+        cells = search.pairs(points, bounds, search.threshold(slack, local))
     else:
         cells = search.pairs(points, bounds)
         search.start(cells)
     whole, size = True, bounds.numel()  # no cell of an earlier lattice was dropped: this one, of that size, is complete
-    flat = search.is_flat(cells, first)
+    flat = search.is_flat(cells, local)
     if flat:
         needed = FLAT_SEARCH * len(cells) * copies
         if grid is not None and gram.groups * math.prod(grid) <= 2 * min(needed, limit):
@@ -290,7 +291,6 @@ def torus_supremum(
         if needed > limit:
             return _complete_lattice(search, lattice(degrees, _density_within(gram, limit)))
     while True:
-        local = cosine_squared([_reach(degrees, half_widths)])
         left = cells if flat else search.unproved(cells, slack, local, _LANCZOS_STEPS[0])
         flat = False
         if not len(left):
@@ -299,19 +299,20 @@ def torus_supremum(
         if not any(axes) or search.evaluations + 1.5 * children > limit:
             # everything dropped so far is below the threshold or below the last lattice's proved maximum
             top = max(search.prove_maximum(left), search.threshold(slack, local))
-            whole_factor = cosine_squared([round_up(n * h) for n, h in zip(degrees, half_widths, strict=True)])
-            factor = whole_factor if whole else local
+            factor = cosine_squared(reach) if whole else local
             upper = max(search.threshold(slack), round_up(top / factor))
             return search.result(upper, tight=upper <= search.threshold(1.0))
         whole, size = whole and len(left) == size, size * copies
         split = left.frequencies.split(axes)
         cells = search.rebound(_Pairs(left.groups.repeat(copies), split, left.bounds.repeat(copies)))
         half_widths = [h / 2 for h in half_widths]
+        reach = _reach(degrees, half_widths)
+        local = cosine_squared([math.fsum(reach)])
 
 
-def _reach(degrees: tuple[float, ...], half_widths: list[float]) -> float:
-    """sum_a n_a h_a: the exponential type along the way from a cell's centre to its corner, rounded up."""
-    return math.fsum(round_up(n * h) for n, h in zip(degrees, half_widths, strict=True))
+def _reach(degrees: tuple[float, ...], half_widths: list[float]) -> list[float]:
+    """n_a h_a, rounded up; their sum is the exponential type along the way from a cell's centre to its corner."""
+    return [round_up(n * h) for n, h in zip(degrees, half_widths, strict=True)]
 
 
 def _density_within(gram: SymbolGram, limit: float) -> float:
