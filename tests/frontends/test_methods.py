@@ -51,9 +51,9 @@ def test_what_is_no_request_is_refused(name: str, iterations: int | None, words:
 
 
 def test_the_option_takes_as_many_iterations_as_the_methods() -> None:
-    from lipaudit.options import _ITERATIONS
+    from lipaudit.cli.options import ITERATIONS
 
-    assert (_ITERATIONS.min, _ITERATIONS.max) == (1, MOST_ITERATIONS)
+    assert (ITERATIONS.min, ITERATIONS.max) == (1, MOST_ITERATIONS)
     assert find_requested("ryu2019", MOST_ITERATIONS) is find_method("ryu2019")
 
 

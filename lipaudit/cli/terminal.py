@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
@@ -16,6 +16,9 @@ import click
 from lipaudit.errors import LipauditError, OutputError
 
 BUG = 70
+INTERRUPTED = 130
+# with several models the command ends with the code furthest to the right
+_SEVERITY = (0, 1, 4, 3, 2, BUG)
 
 
 class Progress:
@@ -76,6 +79,11 @@ def complain(error: Exception, debug: bool, spec: str = "") -> int:
     hint = "" if debug else "; run again with --debug for the traceback and report it"
     say(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})")
     return BUG
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The exit code of a command that did several things."""
+    return max(codes, key=_SEVERITY.index)
 
 
 def one_line(text: str) -> str:

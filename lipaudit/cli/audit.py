@@ -1,0 +1,268 @@
+"""``lipaudit audit MODEL...``: its options, the audits one after another, and the gates."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lipaudit.cli.options import (
+    ITERATIONS,
+    arch_option,
+    channels,
+    debug_option,
+    device_option,
+    finite,
+    folder,
+    input_option,
+    input_shape,
+    positive,
+    seed_option,
+    weights_option,
+    with_options,
+)
+from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
+from lipaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from lipaudit.report.record import AuditReport
+
+_OPTIONS = with_options(
+    input_option,
+    weights_option,
+    arch_option,
+    device_option,
+    click.option(
+        "--tol",
+        type=float,
+        default=1e-3,
+        show_default=True,
+        callback=positive,
+        help="Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded "
+        "convolutions may leave a larger ratio.",
+    ),
+    click.option(
+        "--structure",
+        is_flag=True,
+        help="Only say which operations and whether the network have a finite bound, in seconds and without weights.",
+    ),
+    click.option(
+        "--domain",
+        type=click.Choice(["global", "pixels", "ball"]),
+        default="global",
+        show_default=True,
+        help="The inputs over which the bound holds: all of them; images with pixels in [0, 1]; a ball around one input. "
+        "Gating and attention often have a bound on the last two only.",
+    ),
+    click.option(
+        "--around",
+        metavar="IMAGE",
+        help="Centre of the ball: a PNG or JPEG file, resized to the network's input; or a tensor (.npy, .pt) that the "
+        "network reads as it is.",
+    ),
+    click.option(
+        "--radius",
+        type=float,
+        metavar="R",
+        callback=positive,
+        help="Radius of the ball (l2): in pixels in [0, 1] around an image, in the network's own input around a tensor.",
+    ),
+    click.option(
+        "--mean",
+        metavar="A,B,C",
+        callback=channels,
+        help="Normalisation of the pixels, (pixel - mean) / std, one number per channel or one for all. Default: the model's "
+        "own, where it is known; an ONNX file has none.",
+    ),
+    click.option("--std", metavar="A,B,C", callback=channels, help="See --mean."),
+    click.option(
+        "--method",
+        metavar="NAME",
+        default="gram",
+        show_default=True,
+        help="How the norms of convolutions and matrices are found: gram is certified; a published method (sedghi2019, ...) "
+        "gives at best bounds without a margin for rounding, and often estimates, which are marked and fail --max-log10-bound "
+        "and --strict. `lipaudit methods` lists them.",
+    ),
+    click.option(
+        "--iterations",
+        type=ITERATIONS,
+        metavar="N",
+        help="Iterations or samples of a published method that has any. Default: see `lipaudit methods`.",
+    ),
+    click.option(
+        "--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound."
+    ),
+    seed_option,
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "markdown", "tsv"]),
+        default="table",
+        show_default=True,
+        help="JSON is one object, or an array for several models.",
+    ),
+    click.option(
+        "-o", "--output", type=click.Path(path_type=Path), help="Write the report to this file, whole or not at all."
+    ),
+    click.option(
+        "--columns",
+        metavar="A,B,...",
+        help="Columns of the table: layer, op, weight, input, geometry, lower, upper, log10, "
+        "ratio, share, rule, rigor, status, note, reads, folded. At a terminal they must fit 100 characters; in a file or "
+        "a pipe the table is as wide as they need.",
+    ),
+    click.option(
+        "--depth",
+        type=click.IntRange(min=1),
+        help="Sum rows deeper than this many path components (between '.' or '/') into one.",
+    ),
+    click.option(
+        "--cache",
+        callback=folder,
+        envvar="LIPAUDIT_CACHE",
+        show_envvar=True,
+        metavar="DIR",
+        help="Keep certified norms in this folder, by the content of the weights: what an earlier audit has found is not "
+        "computed again.",
+    ),
+    click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="End with 4 if anything is unsupported or unbounded over the domain, or an estimate (see --method).",
+    ),
+    click.option(
+        "--max-log10-bound",
+        "gate",
+        type=float,
+        callback=finite,
+        metavar="X",
+        help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
+    ),
+)
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@_OPTIONS
+@debug_option
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    /,
+    models: tuple[str, ...],
+    inputs: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    columns: str | None,
+    depth: int | None,
+    quiet: bool,
+    strict: bool,
+    gate: float | None,
+    **options: Any,
+) -> int:
+    """Audit one or several models (the verb may be left out)."""
+    from lipaudit.report.render import Layout
+    from lipaudit.report.write import check_no_model, check_writable, write_whole
+
+    debug: bool = ctx.find_root().obj.debug
+    if gate is not None and options["structure"]:
+        raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
+    _check_domain(options)
+    _check_method(options)
+    file = None if output == Path("-") else output
+    layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
+    if file:
+        check_writable(file)
+    options["input_shape"] = input_shape(inputs)
+    specs, codes = _expand_all(models, debug, quiet)
+    if file:
+        check_no_model(file, [*specs, options["weights"] or "", options["around"] or ""])
+    several = len(models) > 1 or len(specs) > 1
+    streamed = layout.separable and file is None
+    reports: list[AuditReport] = []
+    for spec in specs:
+        try:
+            report = _audit_one(spec, options, debug, quiet)
+            text = layout.render([report]) if streamed else ""
+        except Exception as error:
+            codes.append(complain(error, debug, spec if several else ""))
+            continue
+        if streamed:
+            emit(("\n\n" if reports else "") + text)
+        reports.append(report)
+        codes.append(_judge(report, strict, gate))
+    if reports and file:
+        write_whole(file, layout.render(reports, several) + "\n")
+        if not quiet:
+            say(f"lipaudit: report written to {file}")
+    elif reports and not streamed:
+        emit(layout.render(reports, several))
+    return worst(codes)
+
+
+def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int]]:
+    """Every model that the specifications stand for, and the exit codes of those that stand for none."""
+    specs: list[str] = []
+    codes = [0]
+    for model in models:
+        try:
+            with shielded(debug, quiet):
+                from lipaudit.frontends import expand
+
+                specs += expand(model)
+        except Exception as error:
+            codes.append(complain(error, debug, model if len(models) > 1 else ""))
+    return specs, codes
+
+
+def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> AuditReport:
+    progress = Progress(spec) if not quiet and sys.stderr.isatty() else None
+    try:
+        with shielded(debug, quiet):
+            from lipaudit.api import audit as run_audit
+
+            report: AuditReport = run_audit(spec, **options, progress=progress)
+            return report
+    finally:
+        if progress:
+            progress.finish()
+
+
+def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
+    """The exit code that a report deserves, explained on stderr."""
+    from lipaudit.report.gate import gate_problem, strict_problem
+
+    code = 0
+    if gate is not None and (problem := gate_problem(report, gate)):
+        say(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})")
+        code = 1
+    if strict and (problem := strict_problem(report)):
+        say(f"lipaudit: strict: {report.model.spec}: {problem}")
+        code = 4
+    return code
+
+
+def _check_domain(options: dict[str, Any]) -> None:
+    """Refuse what does not go together before any model is loaded."""
+    if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
+        return
+    from lipaudit.frontends.domains import DomainRequest, check_normalisation
+
+    DomainRequest(options["domain"], options["around"], options["radius"])
+    check_normalisation(options["mean"], options["std"])
+
+
+def _check_method(options: dict[str, Any]) -> None:
+    """Refuse an unknown method, or what does not go with it, before any model is loaded."""
+    if options["method"] == "gram" and options["iterations"] is None:
+        return
+    if options["structure"]:
+        raise UsageError("--structure computes no norms: leave out --method and --iterations")
+    from lipaudit.frontends.methods import find_requested
+
+    find_requested(options["method"], options["iterations"])

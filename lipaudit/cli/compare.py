@@ -1,0 +1,121 @@
+"""``lipaudit compare MODEL``: published methods against certified bounds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lipaudit.cli.options import (
+    ITERATIONS,
+    arch_option,
+    debug_option,
+    device_option,
+    input_option,
+    input_shape,
+    listed,
+    positive,
+    seed_option,
+    weights_option,
+    with_options,
+)
+from lipaudit.cli.terminal import Progress, emit, say, shielded
+
+_OPTIONS = with_options(
+    click.option(
+        "--methods",
+        metavar="A,B,...",
+        callback=listed,
+        help="Methods to compare, by name (`lipaudit methods` lists them). Default: every method.",
+    ),
+    input_option,
+    weights_option,
+    arch_option,
+    device_option,
+    click.option(
+        "--tol",
+        type=float,
+        default=1e-3,
+        show_default=True,
+        callback=positive,
+        help="Relative tolerance of the certified bounds that the figures are judged by.",
+    ),
+    seed_option,
+    click.option(
+        "--iterations",
+        type=ITERATIONS,
+        metavar="N",
+        help="Iterations or samples of the methods that have any. Default: see `lipaudit methods`.",
+    ),
+    click.option(
+        "--time-limit",
+        type=float,
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        callback=positive,
+        help="A method that has used up its seconds measures nothing more; a measurement that has begun is finished.",
+    ),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "markdown", "tsv"]),
+        default="table",
+        show_default=True,
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        help="Write the comparison to this file, whole or not at all.",
+    ),
+    click.option("--quiet", is_flag=True, help="Nothing on stderr but errors."),
+)
+
+
+@click.command()
+@click.argument("model")
+@_OPTIONS
+@debug_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    model: str,
+    inputs: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Compare published methods on every layer of MODEL with certified bounds of the layer's norm.
+
+    `lipaudit methods` lists the methods.
+    """
+    from lipaudit.report.write import check_no_model, check_writable, write_whole
+
+    debug: bool = ctx.find_root().obj.debug
+    file = None if output == Path("-") else output
+    if file:
+        check_writable(file)
+        check_no_model(file, [model, options["weights"] or ""])
+    options["input_shape"] = input_shape(inputs)
+    progress = Progress(model) if not quiet and sys.stderr.isatty() else None
+    try:
+        with shielded(debug, quiet):
+            from lipaudit.api import compare as run_comparison
+            from lipaudit.report.comparison_text import RENDERINGS
+
+            text = RENDERINGS[form](run_comparison(model, **options, progress=progress))
+    finally:
+        if progress:
+            progress.finish()
+    if file:
+        write_whole(file, text + "\n")
+        if not quiet:
+            say(f"lipaudit: comparison written to {file}")
+    else:
+        emit(text)
+    return 0

@@ -1,0 +1,116 @@
+"""The command line: the one place that prints. Data goes to stdout, everything else to stderr.
+
+Nothing here imports torch before a model is audited, so that help is instant.
+
+Exit codes: 0 done; 1 a gate is exceeded; 2 usage; 3 a model cannot be loaded or captured; 4 ``--strict`` and something
+is unsupported, unbounded or an estimate; 70 a defect of lipaudit; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+import click
+
+from lipaudit import __version__
+from lipaudit.cli.audit import audit
+from lipaudit.cli.compare import compare
+from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
+from lipaudit.cli.options import State
+from lipaudit.cli.reproduce import reproduce
+from lipaudit.cli.terminal import (
+    INTERRUPTED,
+    complain,
+    flush,
+    one_line,
+    replace_closed_streams,
+    say,
+    tolerate_any_character,
+)
+from lipaudit.errors import OutputError
+
+_EPILOG = """\b
+Examples:
+  lipaudit resnet50 --input 224
+  lipaudit model.onnx --lower-bound
+  lipaudit weights.safetensors --arch resnet18 --format json -o report.json
+  lipaudit 'timm:resnet18.*' --format tsv
+  lipaudit model.onnx --quiet --strict --max-log10-bound 12
+  lipaudit timm:vit_tiny_patch16_224 --domain pixels
+  lipaudit model.onnx --method sedghi2019
+  lipaudit compare model.onnx --methods sedghi2019,ryu2019
+  lipaudit methods
+  lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
+  lipaudit reproduce spectral-table
+
+\b
+Exit codes:
+  0    done
+  1    a gate is exceeded (--max-log10-bound)
+  2    the request is wrong
+  3    a model cannot be loaded or captured
+  4    --strict, and something is unsupported, unbounded or an estimate
+  70   a defect of lipaudit (--debug shows the traceback)
+  130  interrupted
+"""
+
+
+class _AuditByDefault(click.Group):
+    """``lipaudit MODEL`` is ``lipaudit audit MODEL``: whatever is no verb starts the arguments of ``audit``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, "-h", "--help", "--version"):
+            args = ["audit", *args]
+        return super().parse_args(ctx, args)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; every error becomes one line on stderr."""
+    state = State()
+    replace_closed_streams()
+    tolerate_any_character()
+    try:
+        code = cli.main(
+            args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
+        )
+        flush()
+    except click.Abort:
+        say("lipaudit: interrupted")
+        return INTERRUPTED
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        say(f"lipaudit: error: {one_line(error.format_message())}{where}")
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename is not None:
+            return complain(error, state.debug)
+        # the help and the version, which click prints itself
+        return complain(OutputError(f"cannot write to stdout: {error.strerror}; redirect it elsewhere"), state.debug)
+    except Exception as error:
+        return complain(error, state.debug)
+    return code if isinstance(code, int) else 0
+
+
+@click.group(
+    cls=_AuditByDefault,
+    epilog=_EPILOG,
+    options_metavar="",
+    subcommand_metavar="MODEL... | VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="lipaudit %(version)s")
+def cli() -> None:
+    """Audit how far a pretrained network can stretch a change of its input.
+
+    Certified upper bounds of the l2 Lipschitz constant, layer by layer and for the whole network. `lipaudit MODEL...`
+    is short for `lipaudit audit MODEL...`.
+
+    MODEL is a file (.onnx; .pt2; .pt, .pth or .safetensors with --arch NAME), a torchvision or timm name (resnet50,
+    torchvision:resnet50@IMAGENET1K_V2, timm:resnet18.a1_in1k; wildcards as in 'timm:resnet18.*'), or
+    package.module:factory.
+    """
+
+
+for _command in (audit, compare, reproduce, list_names, list_methods, list_rules, schema):
+    cli.add_command(_command)

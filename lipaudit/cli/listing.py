@@ -1,0 +1,70 @@
+"""What can be looked up: names of models, methods, rules, and the schema of reports."""
+
+from __future__ import annotations
+
+import click
+
+from lipaudit.cli.options import debug_option
+from lipaudit.cli.terminal import emit, shielded
+from lipaudit.errors import ModelNotFoundError
+
+
+@click.command("list")
+@click.argument("pattern", default="*")
+@debug_option
+@click.pass_context
+def list_names(ctx: click.Context, /, pattern: str) -> int:
+    """List the model names that match PATTERN ('resnet*', 'timm:vit_*')."""
+    with shielded(ctx.find_root().obj.debug):
+        from lipaudit.frontends import list_models
+
+        names = list(list_models(pattern))
+    if not names:
+        raise ModelNotFoundError(f"no model name of torchvision or timm matches {pattern!r}; try a shorter pattern")
+    emit("\n".join(names))
+    return 0
+
+
+_list_format = click.option(
+    "--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True
+)
+
+
+@click.command("methods")
+@click.argument("pattern", default="*")
+@_list_format
+@debug_option
+@click.pass_context
+def list_methods(ctx: click.Context, /, pattern: str, form: str) -> int:
+    """List the methods for --method and compare, what each computes and what its figure is worth ('sedghi*')."""
+    with shielded(ctx.find_root().obj.debug):
+        from lipaudit.report.method_list import find_methods, render
+
+        text = render(find_methods(pattern), form)
+    emit(text)
+    return 0
+
+
+@click.command("rules")
+@click.argument("pattern", default="*")
+@_list_format
+@debug_option
+@click.pass_context
+def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
+    """List operations and their constants ('softmax', 'conv*')."""
+    with shielded(ctx.find_root().obj.debug):
+        from lipaudit.report.rule_list import find_rules, render
+
+        text = render(find_rules(pattern), form)
+    emit(text)
+    return 0
+
+
+@click.command()
+@debug_option
+def schema() -> int:
+    """Print the JSON schema of audits (the JSON of compare is another format)."""
+    from lipaudit.report.schema import schema_text
+
+    emit(schema_text().rstrip("\n"))
+    return 0
