@@ -41,6 +41,12 @@ class DeviceUnavailableError(UsageError):
     """The device that was asked for does not exist on this machine."""
 
 
+class ClusterError(LipauditError):
+    """A Dask cluster cannot be used: its package is missing, no scheduler answers, or the scheduler went away."""
+
+    exit_code = 2
+
+
 class NonFiniteWeightsError(ModelLoadError):
     """A parameter or buffer holds NaN or infinity, so that no bound exists."""
 

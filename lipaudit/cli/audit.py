@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lipaudit.cli.fleet_options import fleet_options, take_fleet
 from lipaudit.cli.options import (
     ITERATIONS,
     arch_option,
@@ -100,13 +101,17 @@ _OPTIONS = with_options(
     click.option(
         "--format",
         "form",
-        type=click.Choice(["table", "json", "markdown", "tsv"]),
+        type=click.Choice(["table", "json", "markdown", "tsv", "jsonl"]),
         default="table",
         show_default=True,
-        help="JSON is one object, or an array for several models.",
+        help="JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
     ),
     click.option(
-        "-o", "--output", type=click.Path(path_type=Path), help="Write the report to this file, whole or not at all."
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        help="Write the report to this file, whole or not at all; FILE.jsonl is the record of a fleet, from which the same "
+        "command goes on.",
     ),
     click.option(
         "--columns",
@@ -143,11 +148,12 @@ _OPTIONS = with_options(
         metavar="X",
         help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
     ),
+    fleet_options,
 )
 
 
 @click.command()
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("models", nargs=-1, metavar="MODEL...")
 @_OPTIONS
 @debug_option
 @click.pass_context
@@ -165,15 +171,27 @@ def audit(
     gate: float | None,
     **options: Any,
 ) -> int:
-    """Audit one or several models (the verb may be left out)."""
+    """Audit one or several models (the verb may be left out).
+
+    --models-from, --jobs, --cluster or a record (-o FILE.jsonl) make it the audit of a fleet: models are audited side by side, a
+    summary has one row for each, and one that fails, or crashes, stops none of the others.
+    """
     from lipaudit.report.render import Layout
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
+    fleet = take_fleet(options)
+    if not models and fleet.models_from is None:
+        raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
     if gate is not None and options["structure"]:
         raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
-    _check_domain(options)
-    _check_method(options)
+    if fleet.is_asked_for(output, form):
+        from lipaudit.cli.fleet import audit_fleet
+
+        options["input_shape"] = input_shape(inputs)
+        shown = fleet.shown(form, output, columns, depth, quiet)
+        return audit_fleet(ctx, models, options, fleet, shown, _check, lambda report: _judge(report, strict, gate))
+    _check(options)
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
@@ -247,8 +265,14 @@ def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
     return code
 
 
-def _check_domain(options: dict[str, Any]) -> None:
+def _check(options: dict[str, Any]) -> None:
     """Refuse what does not go together before any model is loaded."""
+    _check_domain(options)
+    _check_method(options)
+
+
+def _check_domain(options: dict[str, Any]) -> None:
+    """Refuse a domain that is not whole."""
     if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
         return
     from lipaudit.frontends.domains import DomainRequest, check_normalisation

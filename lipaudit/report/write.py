@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from lipaudit.errors import OutputError, UsageError
 
@@ -54,19 +55,26 @@ def write_whole(path: Path, text: str) -> None:
         if _is_special(target):
             target.write_text(text, encoding="utf-8", errors="backslashreplace")
             return
-        temporary = _temporary(target)
-        try:
-            with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                shutil.copymode(target, temporary)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(target) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise OutputError(f"cannot write the report to {path}: {error.strerror}; the old file is untouched") from None
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[BinaryIO]:
+    """A file for bytes that takes the place of ``target`` when everything is written and on the disk, or never does."""
+    temporary = _temporary(target)
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _is_special(target: Path) -> bool:

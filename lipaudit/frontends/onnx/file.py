@@ -41,6 +41,13 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
+def external_locations(path: Path) -> list[str]:
+    """The names of the files in which a readable ONNX file keeps its tensors, relative to its folder, sorted."""
+    model = onnx.load(path, load_external_data=False)
+    external = [tensor for tensor in _tensors(model) if tensor.data_location == _EXTERNAL]
+    return sorted({entry.value for t in external for entry in t.external_data if entry.key == "location"})
+
+
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     yield from _graph_tensors(model.graph)
     for function in model.functions:

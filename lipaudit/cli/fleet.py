@@ -1,0 +1,226 @@
+"""The audit of a fleet: requests in, one bar while it runs, the summary out."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lipaudit.cli.fleet_options import FleetOptions, Shown
+from lipaudit.cli.models_from import read_models
+from lipaudit.cli.terminal import emit, say, shielded, worst
+from lipaudit.fleet.request import ModelRequest, distinct, plain
+
+if TYPE_CHECKING:
+    from lipaudit.fleet.entry import Entry
+    from lipaudit.fleet.journal import Journal
+    from lipaudit.fleet.summary import Row
+    from lipaudit.fleet.task import Task
+    from lipaudit.report.record import AuditReport
+
+Judge = Callable[["AuditReport"], int]
+
+
+def audit_fleet(
+    ctx: click.Context,
+    models: tuple[str, ...],
+    options: dict[str, Any],
+    fleet: FleetOptions,
+    shown: Shown,
+    check: Callable[[dict[str, Any]], None],
+    judge: Judge,
+) -> int:
+    """Audit the models of the command line and of the file, and return the worst exit code.
+
+    ``options`` are the keyword options of an audit that hold for all models, ``check`` refuses those that do not go together, and
+    ``judge`` is the exit code that a report deserves.
+    """
+    debug: bool = ctx.find_root().obj.debug
+    cache, settings = options.pop("cache"), plain({k: v for k, v in options.items() if k != "cache"})
+    with shielded(debug, shown.quiet):
+        from lipaudit.fleet.journal import opened
+
+        asked = _requests(ctx, models, settings, fleet, check)
+        requests = distinct(asked)
+        _check_files(requests, settings, fleet, shown)
+    if len(requests) < len(asked) and not shown.quiet:
+        say(f"lipaudit: {len(asked) - len(requests)} of {len(asked)} models are there before and are audited once")
+    with opened(shown.record, settings, fleet.restart) as journal:
+        todo = _still_to_do(journal, requests, shown.quiet)
+        tasks = _tasks(todo, settings, None if cache is None else str(cache), debug)
+        if todo:
+            with _running(tasks, fleet, debug) as entries:
+                _collect(entries, journal, len(requests), len(requests) - len(todo), shown.quiet)
+        journal.settle(requests)
+        rows, codes = _judged(journal, requests, judge)
+        _deliver(journal, requests, rows, settings, shown)
+    if shown.record and not shown.quiet:
+        say(f"lipaudit: every report is in {shown.record}")
+    return worst(codes)
+
+
+def _requests(
+    ctx: click.Context,
+    models: tuple[str, ...],
+    settings: dict[str, Any],
+    fleet: FleetOptions,
+    check: Callable[[dict[str, Any]], None],
+) -> list[ModelRequest]:
+    """Every model that is asked for, wildcards expanded."""
+    from lipaudit.frontends import expand
+
+    def checked(request: ModelRequest) -> list[ModelRequest]:
+        check({**settings, **request.options})
+        return [replace(request, spec=spec) for spec in expand(request.spec)]
+
+    found = [request for model in models for request in checked(ModelRequest(model))]
+    if fleet.models_from is not None:
+        found += read_models(fleet.models_from, ctx.command, checked)
+    return found
+
+
+def _check_files(requests: list[ModelRequest], settings: dict[str, Any], fleet: FleetOptions, shown: Shown) -> None:
+    """Refuse output that cannot be written, or that would replace what is read."""
+    from lipaudit.report.write import check_no_model, check_writable
+
+    file = shown.record or shown.file
+    if file is None:
+        return
+    check_writable(file)
+    named = {request.spec for request in requests} | {fleet.models_from or ""}
+    for options in (settings, *(request.options for request in requests)):
+        named |= {options.get(name) or "" for name in ("weights", "around")}
+    check_no_model(file, sorted(named))
+
+
+def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) -> list[ModelRequest]:
+    """The models whose outcome is not recorded yet, or no longer counts; said where the record had any."""
+    states = {request.key: journal.state(request) for request in requests}
+    counts = Counter(states.values())
+    if journal.torn and not quiet:
+        say(f"lipaudit: the last line of {journal.path} was cut off and is dropped")
+    if counts["new"] < len(requests) and not quiet:
+        again = [
+            f"{counts[state]} that {what} are audited again"
+            for state, what in (("failed", "failed"), ("changed", "are of another content or another lipaudit"))
+            if counts[state]
+        ]
+        said = [f"{counts['done']} of {len(requests)} models are done", *again]
+        say(f"lipaudit: {journal.path}: {'; '.join(said)}")
+    return [request for request in requests if states[request.key] != "done"]
+
+
+def _tasks(requests: list[ModelRequest], settings: dict[str, Any], cache: str | None, debug: bool) -> Iterator[Task]:
+    from lipaudit.fleet.task import Task
+
+    for request in requests:
+        yield Task(request.spec, request.options, settings, cache, debug)
+
+
+@contextmanager
+def _running(tasks: Iterator[Task], fleet: FleetOptions, debug: bool) -> Iterator[Iterator[Entry]]:
+    """The entries as they come; whatever ends the block ends the audits."""
+    if fleet.cluster is None:
+        from lipaudit.fleet.local import run_local
+
+        with closing(run_local(tasks, fleet.jobs or 1, debug)) as entries:
+            yield entries
+        return
+    from lipaudit.fleet.cluster import connected, run_on_cluster
+
+    with (
+        connected(fleet.cluster, debug) as client,
+        closing(run_on_cluster(tasks, client, lambda text: say(f"lipaudit: {text}"))) as entries,
+    ):
+        yield entries
+
+
+def _collect(entries: Iterator[Entry], journal: Journal, total: int, done: int, quiet: bool) -> None:
+    bar = FleetProgress(total, done) if not quiet and sys.stderr.isatty() else None
+    try:
+        for entry in entries:
+            journal.append(entry)
+            done += 1
+            if entry.trace:
+                say_trace(entry)
+            if bar:
+                bar.advance(entry)
+    except KeyboardInterrupt:
+        if bar:
+            bar.finish()
+            bar = None
+        if journal.path:
+            say(
+                f"lipaudit: {done} of {total} models are recorded in {journal.path}; the same command goes on from there"
+            )
+        raise
+    finally:
+        if bar:
+            bar.finish()
+
+
+def say_trace(entry: Entry) -> None:
+    """A traceback from another process, line by line."""
+    for line in entry.trace.splitlines():
+        say(line)
+
+
+def _judged(journal: Journal, requests: list[ModelRequest], judge: Judge) -> tuple[list[Row], list[int]]:
+    """The rows of the summary and the exit codes; errors, gates and what --strict finds are said on stderr."""
+    from lipaudit.fleet.summary import row_of
+
+    rows: list[Row] = []
+    codes = [0]
+    for entry in journal.entries(requests):
+        report = entry.audit_report()
+        rows.append(row_of(entry, report))
+        if report is None:
+            message = entry.error or ""
+            say(f"lipaudit: error: {'' if entry.spec in message else f'{entry.spec}: '}{message}")
+        codes.append(entry.exit_code if report is None else judge(report))
+    return rows, codes
+
+
+def _deliver(
+    journal: Journal, requests: list[ModelRequest], rows: list[Row], settings: dict[str, Any], shown: Shown
+) -> None:
+    from lipaudit.fleet.render import render
+    from lipaudit.report.write import write_whole
+
+    wide = shown.file is not None or not sys.stdout.isatty()
+    if shown.form == "jsonl":
+        for line in journal.lines(requests):
+            emit(line)
+    elif shown.file is None:
+        emit(render(rows, settings, shown.form, wide))
+    else:
+        write_whole(shown.file, render(rows, settings, shown.form, wide) + "\n")
+        if not shown.quiet:
+            say(f"lipaudit: summary written to {shown.file}")
+
+
+class FleetProgress:
+    """A bar on stderr: models done, how many of them failed, time left."""
+
+    def __init__(self, total: int, done: int) -> None:
+        from lipaudit.fleet.entry import FAILED
+
+        self._failed_status, self._failed = FAILED, 0
+        self._bar: Any = click.progressbar(
+            length=total, label="models", file=sys.stderr, width=24, show_pos=True, item_show_func=lambda item: item
+        )
+        self._bar.update(done, "")
+
+    def advance(self, entry: Entry) -> None:
+        """One more model is done."""
+        self._failed += entry.status == self._failed_status
+        self._bar.update(1, f"{self._failed} failed" if self._failed else "")
+
+    def finish(self) -> None:
+        """Leave the bar as it is and go to the next line."""
+        self._bar.render_finish()

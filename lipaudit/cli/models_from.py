@@ -1,0 +1,134 @@
+"""``--models-from FILE``: a model per line, with options of its own.
+
+A line is what one would type behind ``lipaudit`` for this model alone, quoted as in a shell: ``MODEL [--input SIZE] ...``. Or it
+is a JSON object with the same names: ``{"model": "net.onnx", "input": "3x224x224"}``, where ``null`` stands for the default, also
+against an option of the command line. Blank lines and lines that begin with ``#`` are skipped. Everything is read and checked
+before anything is audited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from lipaudit.cli.options import input_shape
+from lipaudit.cli.terminal import one_line
+from lipaudit.errors import LipauditError, UsageError
+from lipaudit.fleet.request import ModelRequest, plain
+
+# options of an audit that may differ from model to model
+_OWN = ("inputs", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
+_DEFAULTS = {"structure": False, "domain": "global"}  # of the others: None
+Check = Callable[[ModelRequest], list[ModelRequest]]
+
+
+def read_models(source: str, audit: click.Command, check: Check) -> list[ModelRequest]:
+    """The models that the file names, ``-`` for stdin; ``audit`` is the command whose options a line may use.
+
+    ``check`` refuses a request that cannot be right and expands its wildcards. Raises
+    :class:`~lipaudit.errors.UsageError` with the file and the number of the first bad line.
+    """
+    name = "stdin" if source == "-" else source
+    found: list[ModelRequest] = []
+    problems: list[tuple[int, str]] = []
+    for number, line in _lines(source):
+        try:
+            found += check(_request(line, audit))
+        except click.UsageError as error:
+            problems.append((number, error.format_message()))
+        except (LipauditError, ValueError, RecursionError) as error:
+            problems.append((number, str(error)))
+    if problems:
+        (number, problem), *others = problems
+        more = f" (and so are lines {', '.join(str(n) for n, _ in others[:9])}{', …' if len(others) > 9 else ''})"
+        raise UsageError(f"{name}, line {number} is wrong{more if others else ''}: {one_line(problem)}")
+    if not found:
+        raise UsageError(f"{name} names no model: write one per line")
+    return found
+
+
+def _lines(source: str) -> Iterator[tuple[int, str]]:
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).expanduser().read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"the models cannot be read from {source} ({reason}): check the path") from None
+    text = os.fsdecode(data.removeprefix(b"\xef\xbb\xbf"))  # names of files need not be UTF-8
+    for number, line in enumerate(text.split("\n"), start=1):
+        bare = line.strip()
+        if bare and not bare.startswith("#"):
+            yield number, bare
+
+
+def _request(line: str, audit: click.Command) -> ModelRequest:
+    if not line.startswith("{"):
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"{error}; quote names as in a shell, or write a JSON object") from None
+        return _parsed(words, audit)
+    words, defaults = _words(json.loads(line))
+    request = _parsed(words, audit)
+    return ModelRequest(request.spec, {**request.options, **defaults})
+
+
+def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
+    """A line as the command line would understand it."""
+    own = [parameter for parameter in audit.params if parameter.name in _OWN]
+    line = click.Command("line", params=[click.Argument(["model"]), *own], add_help_option=False)
+    try:
+        context = line.make_context("line", words)
+    except click.NoSuchOption as error:
+        if any(error.option_name in parameter.opts for parameter in audit.params):
+            raise UsageError(f"{error.option_name} holds for the whole fleet: give it on the command line") from None
+        raise
+    options = {
+        name: value
+        for name, value in context.params.items()
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name != "model"
+    }
+    if "inputs" in options:
+        options["input_shape"] = input_shape(options.pop("inputs"))
+    return ModelRequest(context.params["model"], plain(options))
+
+
+def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
+    """The words of a command line that say what a JSON object says, and the options that it sets to their defaults."""
+    if not isinstance(value.get("model"), str):
+        raise UsageError('"model" is missing or no text: {"model": "resnet50", "input": "3x224x224"}')
+    words: list[str] = []
+    defaults: dict[str, Any] = {}
+    for key, entry in value.items():
+        if key == "model":
+            continue
+        name = "inputs" if key == "input" else key
+        if name not in _OWN or key == "inputs":
+            names = ["model", *("input" if own == "inputs" else own for own in _OWN)]
+            raise UsageError(f"{json.dumps(key)} is unknown: an object may have {', '.join(names)}")
+        if entry is None or (key == "structure" and entry is False):
+            defaults["input_shape" if key == "input" else key] = _DEFAULTS.get(key)
+        elif key == "structure":
+            if entry is not True:
+                raise UsageError('"structure" is true or false')
+            words.append("--structure")
+        elif key == "input" and isinstance(entry, list):
+            words += [f"--input={_text(key, part)}" for part in entry]
+        elif key in ("mean", "std") and isinstance(entry, list):
+            words.append(f"--{key}={','.join(_text(key, part) for part in entry)}")
+        else:
+            words.append(f"--{key}={_text(key, entry)}")
+    return [*words, "--", value["model"]], defaults
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{json.dumps(key)} is text or a number, not {json.dumps(value)[:40]}")
+    return str(value)

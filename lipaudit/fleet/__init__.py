@@ -1,0 +1,1 @@
+"""Many models in one run: requests, worker processes, a record that survives interruptions, and a summary."""

@@ -1,0 +1,142 @@
+"""Audits on the workers of a Dask cluster that is already there: the same tasks, the same entries.
+
+The scheduler runs a task again whose worker died, and gives it up after as many deaths as it allows (``allowed-failures``, three
+unless configured). It cannot tell which of the tasks of that worker was to blame, so a task that it gives up is tried once more
+while nothing else runs; only then it is a failed entry.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from lipaudit import __version__
+from lipaudit.errors import ClusterError, ModelLoadError
+from lipaudit.fleet.content import named_files
+from lipaudit.fleet.entry import Entry
+from lipaudit.fleet.task import Task, perform
+
+_PATIENCE = 10.0  # seconds for the scheduler to answer
+_PER_WORKER = 2  # tasks that are sent at a time, so that no worker waits for its next one
+
+
+@contextmanager
+def connected(address: str, debug: bool = False) -> Iterator[Any]:
+    """A client of the scheduler at ``address`` (``tcp://10.0.0.1:8786``).
+
+    Raises :class:`~lipaudit.errors.ClusterError` where the package ``distributed`` is missing or nothing answers there.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ClusterError(
+            "--cluster needs the package distributed: pip install 'lipaudit[cluster]'; or audit on this machine with --jobs"
+        ) from None
+    if not debug:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ClusterError(
+            f"no scheduler of a Dask cluster answers at {address} ({reason}): start one with `dask scheduler` and name the address "
+            "that it prints"
+        ) from None
+    with client:
+        yield client
+
+
+def run_on_cluster(tasks: Iterable[Task], client: Any, notify: Callable[[str], None]) -> Generator[Entry, None, None]:
+    """The entries of the tasks, each as soon as it is there.
+
+    Relative paths are those of the folder in which this runs, which every worker must have. ``notify`` is told where nothing can
+    happen because there is no worker. Closing the iterator takes back what has not begun. Raises
+    :class:`~lipaudit.errors.ClusterError` where the scheduler goes away.
+    """
+    import distributed
+
+    waiting = iter(tasks)
+    running: dict[Any, Task] = {}
+    doubtful: list[Task] = []
+    alone = told = False
+    try:
+        while True:
+            while len(running) < (1 if alone else _room(client)):
+                task = doubtful.pop() if alone and doubtful else next(waiting, None)
+                if task is None:
+                    break
+                running[client.submit(perform, _sent(task), pure=False)] = task
+            if not running and not doubtful:
+                return
+            if not running:
+                alone = True
+                continue
+            try:
+                done, _ = distributed.wait(  # type: ignore[no-untyped-call]
+                    list(running), timeout=_PATIENCE, return_when="FIRST_COMPLETED"
+                )
+            except TimeoutError:
+                if not _workers(client) and not told:
+                    told = True
+                    notify("the cluster has no worker; waiting for one")
+                continue
+            for future in done:
+                task = running.pop(future)
+                entry = _entry(future, task, client)
+                if entry is None and not alone:
+                    doubtful.append(task)
+                else:
+                    yield entry or _given_up(task)
+    finally:
+        client.cancel(list(running))
+
+
+def _room(client: Any) -> int:
+    """How many tasks the cluster may have at a time."""
+    return max(1, _PER_WORKER * _workers(client))
+
+
+def _workers(client: Any) -> int:
+    return len(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _sent(task: Task) -> Task:
+    return replace(task, folder=os.getcwd(), expected=named_files(task.spec, task.arguments))
+
+
+def _entry(future: Any, task: Task, client: Any) -> Entry | None:
+    """What came back; None where the workers died that had the task."""
+    from distributed import KilledWorker
+
+    if future.status == "finished":
+        entry: Entry = future.result()
+        return entry
+    if future.status != "error":
+        raise ClusterError(
+            f"the scheduler at {client.scheduler.address} went away: what is finished is recorded, and the same command goes on "
+            "when it is back"
+        )
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return None
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    return Entry.failed(
+        task.spec,
+        task.options,
+        f"the worker could not run it ({message}): install lipaudit {__version__} and its requirements on every worker",
+        ModelLoadError.exit_code,
+    )
+
+
+def _given_up(task: Task) -> Entry:
+    return Entry.failed(
+        task.spec,
+        task.options,
+        "every worker process that had it died, also while nothing else ran: if memory runs out, give the workers more or try a "
+        "smaller --input",
+        ModelLoadError.exit_code,
+    )

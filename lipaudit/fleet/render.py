@@ -1,0 +1,115 @@
+"""The summary of a fleet as a table, Markdown, tab-separated values or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from tabulate import tabulate
+
+from lipaudit import __version__
+from lipaudit.fleet.journal import KIND, SCHEMA_VERSION
+from lipaudit.fleet.summary import Row, counts
+from lipaudit.report import tsv
+from lipaudit.report.display import log10_estimate_text, log10_upper_text, printable, share_text
+from lipaudit.report.markdown import escape
+from lipaudit.report.shorten import shorten_end, shorten_paths
+from lipaudit.report.table import WIDTH
+
+HEADINGS = ("model", "status", "log10 bound", "rigor", "domain", "layers", "costs most, or what is wrong")
+_NUMERIC = (2, 5)
+_MODEL = 34  # characters that a model's name keeps in a narrow table
+_ESTIMATE = "~ marks an estimate, which is no bound."
+
+
+def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool = True) -> str:
+    """The summary in one of the formats ``table``, ``markdown``, ``tsv`` and ``json``.
+
+    Upper bounds are rounded up in table and Markdown, and exact in the others. A table that is not ``wide`` fits a terminal.
+    """
+    if form == "json":
+        return _json(rows, settings)
+    if form == "tsv":
+        names = [entry.name for entry in fields(Row)]
+        return "\n".join(["\t".join(names), *(tsv.row(_flat(row, name) for name in names) for row in rows)])
+    table = [_cells(row, name) for row, name in zip(rows, _names(rows), strict=True)]
+    remarks = [counts(rows), *([_ESTIMATE] if any(row.rigor == "estimate" for row in rows) else [])]
+    if form == "markdown":
+        return _markdown(table, remarks)
+    return _table([[printable(cell) for cell in cells] for cells in table], remarks, wide)
+
+
+def bound_text(row: Row) -> str:
+    """The decimal logarithm of the network's figure: an upper bound rounded up, or an estimate marked by ``~``.
+
+    >>> bound_text(Row("a", status="finite", log10_upper_bound=10.3908)), bound_text(Row("a", status="finite", upper_bound=0.0))
+    ('10.40', '-inf')
+    """
+    if row.log10_upper_bound is not None:
+        return log10_upper_text(row.log10_upper_bound)
+    if row.log10_estimate is not None:
+        return "~" + log10_estimate_text(row.log10_estimate)
+    if row.upper_bound == 0:
+        return "-inf"
+    return "~-inf" if row.estimate == 0 else ""
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """The models, with their own options where one is there several times."""
+    often = Counter(row.spec for row in rows)
+    return [
+        f"{row.spec} {json.dumps(row.options)}" if often[row.spec] > 1 and row.options else row.spec for row in rows
+    ]
+
+
+def _cells(row: Row, name: str) -> list[str]:
+    last = row.problem
+    if not last and row.costliest is not None:
+        last = row.costliest + ("" if row.share is None else f" ({share_text(row.share)})")
+    status = f"{row.status} (structure)" if row.structure else row.status
+    layers = "" if row.layers is None else str(row.layers)
+    return [name, status, bound_text(row), row.rigor or "", row.domain or "", layers, last]
+
+
+def _table(table: list[list[str]], remarks: list[str], wide: bool) -> str:
+    if not wide:
+        for cells, name in zip(table, shorten_paths([cells[0] for cells in table], _MODEL), strict=True):
+            cells[0] = name
+        columns = list(zip(HEADINGS, *table, strict=True))
+        taken = sum(max(map(len, column)) + 2 for column in columns[:-1])
+        for cells in table:
+            cells[-1] = shorten_end(cells[-1], max(WIDTH - taken, len(HEADINGS[-1])))
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *table, strict=True)]
+    text = tabulate(
+        [HEADINGS, ["-" * width for width in widths], *table],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=["right" if number in _NUMERIC else "left" for number in range(len(HEADINGS))],
+    )
+    return "\n".join([*(line.rstrip() for line in text.splitlines()), "", *remarks])
+
+
+def _markdown(table: list[list[str]], remarks: list[str]) -> str:
+    lines = ["| " + " | ".join(HEADINGS) + " |"]
+    lines.append("|" + "|".join("---:" if number in _NUMERIC else "---" for number in range(len(HEADINGS))) + "|")
+    lines += ["| " + " | ".join(escape(printable(cell)) for cell in cells) + " |" for cells in table]
+    return "\n".join([*lines, "", *(escape(remark) for remark in remarks)])
+
+
+def _flat(row: Row, name: str) -> object:
+    value = getattr(row, name)
+    return json.dumps(value) if name == "options" else value
+
+
+def _json(rows: Sequence[Row], settings: dict[str, Any]) -> str:
+    document = {
+        "kind": f"{KIND} summary",
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "lipaudit", "version": __version__},
+        "settings": settings,
+        "models": [asdict(row) for row in rows],
+    }
+    return json.dumps(document, indent=2, allow_nan=False)

@@ -1,0 +1,44 @@
+"""What is asked of a fleet: models with options of their own, and settings that hold for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One model and the keyword options of :func:`lipaudit.audit` that hold for it alone, as JSON has them."""
+
+    spec: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What tells requests apart.
+
+        >>> ModelRequest("a.onnx", {"weights": None, "arch": None}).key
+        '["a.onnx", {"arch": null, "weights": null}]'
+        """
+        return json.dumps([self.spec, self.options], sort_keys=True)
+
+
+def distinct(requests: Iterable[ModelRequest]) -> list[ModelRequest]:
+    """The requests in their order, each once.
+
+    >>> [request.spec for request in distinct([ModelRequest("b"), ModelRequest("a"), ModelRequest("b")])]
+    ['b', 'a']
+    """
+    return list({request.key: request for request in requests}.values())
+
+
+def plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as JSON gives them back, so that what was typed compares equal to what was recorded.
+
+    >>> plain({"input_shape": (3, 32, 32), "tol": 0.001})
+    {'input_shape': [3, 32, 32], 'tol': 0.001}
+    """
+    values: dict[str, Any] = json.loads(json.dumps(options))
+    return values

@@ -1,0 +1,126 @@
+"""One audit of a fleet, wherever it runs: a task that can be sent to another process, and what that process does with it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any
+
+from lipaudit import __version__
+from lipaudit.errors import LipauditError, ModelLoadError, UsageError
+from lipaudit.fleet.content import external_files, named_files
+from lipaudit.fleet.entry import DONE, Entry
+
+_DEFECT = 70
+_TUPLES = ("input_shape", "mean", "std")
+# torch exports one network at a time; a worker of a cluster may have several threads
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model, its own options, and the settings of the fleet, both keyword options of :func:`lipaudit.audit`.
+
+    ``folder`` is the directory to which relative paths belong, None for the process's own. ``expected`` maps files to the
+    SHA-256 that they must have, ``version`` is that of the lipaudit that asks. Neither ``cache`` nor ``debug`` changes a figure.
+    """
+
+    spec: str
+    options: dict[str, Any]
+    settings: dict[str, Any]
+    cache: str | None = None
+    debug: bool = False
+    folder: str | None = None
+    expected: dict[str, str] = field(default_factory=dict)
+    version: str = __version__
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The options of the audit: the settings, but for what the model has of its own."""
+        merged = {**self.settings, **self.options}
+        shape = merged.get("input_shape")
+        if isinstance(shape, dict):
+            merged["input_shape"] = {name: tuple(sizes) for name, sizes in shape.items()}
+        return {
+            name: tuple(value) if name in _TUPLES and isinstance(value, list) else value
+            for name, value in merged.items()
+        }
+
+
+def perform(task: Task) -> Entry:
+    """Audit the model; whatever goes wrong becomes the entry's error."""
+    try:
+        with _ONE_AT_A_TIME, _in_folder(task.folder), _quiet(task.debug):
+            return _audited(task)
+    except LipauditError as error:
+        return _failed(task, str(error), error.exit_code)
+    except SystemExit as error:
+        return _failed(
+            task, f"the code of {task.spec} ended Python with sys.exit({error.code!r})", ModelLoadError.exit_code
+        )
+    except Exception as error:
+        hint = "a defect of lipaudit; audit it alone with --debug for the traceback and report it"
+        return _failed(task, f"{type(error).__name__}: {error} ({hint})", _DEFECT)
+
+
+def _audited(task: Task) -> Entry:
+    from lipaudit.api import audit
+    from lipaudit.report.json import to_dict
+
+    if task.version != __version__:
+        raise UsageError(
+            f"lipaudit {task.version} asks and {__version__} is installed here: install one version everywhere"
+        )
+    # taken before the audit: content that changes meanwhile differs from the record and is audited again
+    files = named_files(task.spec, task.arguments)
+    _check_content(task.expected, files)
+    report = audit(task.spec, **task.arguments, cache=task.cache)
+    return Entry(task.spec, task.options, DONE, files={**files, **external_files(task.spec)}, report=to_dict(report))
+
+
+def _check_content(expected: dict[str, str], found: dict[str, str]) -> None:
+    for name, digest in expected.items():
+        if name not in found:
+            raise ModelLoadError(f"{name} is not there on the worker: put it in a folder that all machines share")
+        if found[name] != digest:
+            raise ModelLoadError(
+                f"{name} is another file on the worker than where the fleet was started (SHA-256 {found[name][:12]}…, not "
+                f"{digest[:12]}…): put it in a folder that all machines share"
+            )
+
+
+def _failed(task: Task, message: str, exit_code: int) -> Entry:
+    trace = traceback.format_exc() if task.debug else ""
+    return Entry.failed(task.spec, task.options, " ".join(message.split()), exit_code, trace)
+
+
+@contextmanager
+def _in_folder(folder: str | None) -> Iterator[None]:
+    """The working directory of whoever asks, so that relative paths and reports read the same everywhere."""
+    if folder is None or folder == os.getcwd():
+        yield
+        return
+    if not os.path.isdir(folder):
+        raise ModelLoadError(f"the worker has no folder {folder}: start the fleet in a folder that all machines share")
+    with chdir(folder):
+        yield
+
+
+@contextmanager
+def _quiet(debug: bool) -> Iterator[None]:
+    """Nothing that other packages print or warn of, unless it is asked for."""
+    if debug:
+        yield
+        return
+    with ExitStack() as stack:
+        nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        stack.enter_context(redirect_stdout(nowhere))
+        stack.enter_context(redirect_stderr(nowhere))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield
