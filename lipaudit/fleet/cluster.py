@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,8 @@ def connected(address: str, debug: bool = False) -> Iterator[Any]:
             "--cluster needs the package distributed: pip install 'lipaudit[cluster]'; or audit on this machine with --jobs"
         ) from None
     if not debug:
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TypeError) as error:
@@ -57,9 +59,16 @@ def run_on_cluster(tasks: Iterable[Task], client: Any, notify: Callable[[str], N
     happen because there is no worker. Closing the iterator takes back what has not begun. Raises
     :class:`~lipaudit.errors.ClusterError` where the scheduler goes away.
     """
-    import distributed
+    try:
+        yield from _entries(iter(tasks), client, notify)
+    except (OSError, CancelledError):
+        raise ClusterError(
+            f"the scheduler at {client.scheduler.address} went away: what is finished is recorded, and the same command goes on "
+            "when it is back"
+        ) from None
 
-    waiting = iter(tasks)
+
+def _entries(waiting: Iterator[Task], client: Any, notify: Callable[[str], None]) -> Iterator[Entry]:
     running: dict[Any, Task] = {}
     doubtful: list[Task] = []
     alone = told = False
@@ -75,15 +84,10 @@ def run_on_cluster(tasks: Iterable[Task], client: Any, notify: Callable[[str], N
             if not running:
                 alone = True
                 continue
-            try:
-                done, _ = distributed.wait(  # type: ignore[no-untyped-call]
-                    list(running), timeout=_PATIENCE, return_when="FIRST_COMPLETED"
-                )
-            except TimeoutError:
-                if not _workers(client) and not told:
-                    told = True
-                    notify("the cluster has no worker; waiting for one")
-                continue
+            done = _done(client, running)
+            if not done and not told and not _workers(client):
+                told = True
+                notify("the cluster has no worker; waiting for one")
             for future in done:
                 task = running.pop(future)
                 entry = _entry(future, task, client)
@@ -108,28 +112,38 @@ def _sent(task: Task) -> Task:
     return replace(task, folder=os.getcwd(), expected=named_files(task.spec, task.arguments))
 
 
+def _done(client: Any, running: Iterable[Any]) -> list[Any]:
+    """The futures that have ended; none where nothing ends for a while."""
+    from distributed import wait
+
+    with client.as_current():
+        try:
+            wait(list(running), timeout=_PATIENCE, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            return []
+    # a result that was on a worker which has died meanwhile is pending again
+    return [future for future in running if future.status != "pending"]
+
+
 def _entry(future: Any, task: Task, client: Any) -> Entry | None:
     """What came back; None where the workers died that had the task."""
     from distributed import KilledWorker
 
-    if future.status == "finished":
+    try:
         entry: Entry = future.result()
-        return entry
-    if future.status != "error":
-        raise ClusterError(
-            f"the scheduler at {client.scheduler.address} went away: what is finished is recorded, and the same command goes on "
-            "when it is back"
-        )
-    error = future.exception()
-    if isinstance(error, KilledWorker):
+    except KilledWorker:
         return None
-    message = " ".join(f"{type(error).__name__}: {error}".split())
-    return Entry.failed(
-        task.spec,
-        task.options,
-        f"the worker could not run it ({message}): install lipaudit {__version__} and its requirements on every worker",
-        ModelLoadError.exit_code,
-    )
+    except Exception as error:
+        if client.status != "running":
+            raise CancelledError from error
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return Entry.failed(
+            task.spec,
+            task.options,
+            f"the worker could not run it ({message}): install lipaudit {__version__} and its requirements on every worker",
+            ModelLoadError.exit_code,
+        )
+    return entry
 
 
 def _given_up(task: Task) -> Entry:

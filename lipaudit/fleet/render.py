@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -19,9 +20,9 @@ from lipaudit.report.markdown import escape
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.table import WIDTH
 
-HEADINGS = ("model", "status", "log10 bound", "rigor", "domain", "layers", "costs most, or what is wrong")
+HEADINGS = ("model", "status", "log10 bound", "rigor", "domain", "layers", "costs most / problem")
 _NUMERIC = (2, 5)
-_MODEL = 34  # characters that a model's name keeps in a narrow table
+_GAP = 2  # characters between columns
 _ESTIMATE = "~ marks an estimate, which is no bound."
 
 
@@ -69,19 +70,14 @@ def _cells(row: Row, name: str) -> list[str]:
     last = row.problem
     if not last and row.costliest is not None:
         last = row.costliest + ("" if row.share is None else f" ({share_text(row.share)})")
-    status = f"{row.status} (structure)" if row.structure else row.status
+    rigor = "structure" if row.structure else row.rigor or ""
     layers = "" if row.layers is None else str(row.layers)
-    return [name, status, bound_text(row), row.rigor or "", row.domain or "", layers, last]
+    return [name, row.status, bound_text(row), rigor, row.domain or "", layers, last]
 
 
 def _table(table: list[list[str]], remarks: list[str], wide: bool) -> str:
     if not wide:
-        for cells, name in zip(table, shorten_paths([cells[0] for cells in table], _MODEL), strict=True):
-            cells[0] = name
-        columns = list(zip(HEADINGS, *table, strict=True))
-        taken = sum(max(map(len, column)) + 2 for column in columns[:-1])
-        for cells in table:
-            cells[-1] = shorten_end(cells[-1], max(WIDTH - taken, len(HEADINGS[-1])))
+        _narrow(table)
     widths = [max(map(len, column)) for column in zip(HEADINGS, *table, strict=True)]
     text = tabulate(
         [HEADINGS, ["-" * width for width in widths], *table],
@@ -89,7 +85,16 @@ def _table(table: list[list[str]], remarks: list[str], wide: bool) -> str:
         disable_numparse=True,
         colalign=["right" if number in _NUMERIC else "left" for number in range(len(HEADINGS))],
     )
-    return "\n".join([*(line.rstrip() for line in text.splitlines()), "", *remarks])
+    return "\n".join([*(line.rstrip() for line in text.splitlines()), "", *(textwrap.fill(remark, WIDTH) for remark in remarks)])
+
+
+def _narrow(table: list[list[str]]) -> None:
+    """Shorten the first and the last column until a terminal has room for all of them."""
+    first, *others, last = [max(map(len, column)) for column in zip(HEADINGS, *table, strict=True)]
+    room = WIDTH - sum(others) - _GAP * (len(HEADINGS) - 1)
+    first = min(first, max(room - last, room // 2))
+    for cells, name in zip(table, shorten_paths([cells[0] for cells in table], first), strict=True):
+        cells[0], cells[-1] = name, shorten_end(cells[-1], room - first)
 
 
 def _markdown(table: list[list[str]], remarks: list[str]) -> str:

@@ -25,8 +25,13 @@ def wide() -> nn.Module:
 
 
 def slow() -> nn.Module:
-    time.sleep(3)
+    time.sleep(1.5)
     return wide()
+
+
+def sleeping() -> nn.Module:
+    time.sleep(3600)
+    return tiny()
 
 
 def killed() -> nn.Module:

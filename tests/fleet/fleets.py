@@ -1,0 +1,50 @@
+"""A fleet's files in a test, and the command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Fleet:
+    """A folder with a list of models and a record."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self.record = folder / "fleet.jsonl"
+
+    def list(self, text: str) -> Path:
+        path = self.folder / "models.txt"
+        path.write_text(text)
+        return path
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.record.read_text().splitlines()[1:]]
+
+    def wait_for(self, count: int, seconds: float = 240.0) -> None:
+        """Wait until so many outcomes are recorded."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.record.exists() and self.record.read_bytes().count(b"\n") > count:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"fewer than {count} outcomes after {seconds} seconds")
+
+
+def kept(entry: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same in two runs: everything but times."""
+    report = entry["report"]
+    if report is not None:
+        report = {key: value for key, value in report.items() if key not in ("created", "timings")}
+    return {**entry, "report": report}
+
+
+def lipaudit(*args: str) -> subprocess.Popen[str]:
+    """The command, running."""
+    command = [sys.executable, "-m", "lipaudit", *args]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,174 @@
+"""Worker processes: what they give back, what their deaths cost, and that their memory does not add up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import lipaudit
+from lipaudit.fleet.entry import Entry
+from lipaudit.fleet.local import run_local, threads_per_worker
+from lipaudit.fleet.task import Task, perform
+from lipaudit.report.json import to_dict
+from tests.fleet import networks
+
+NETWORKS = "tests.fleet.networks"
+SHAPE = {"input_shape": [1, 6, 6]}
+
+
+def task(name: str, **changes: Any) -> Task:
+    return Task(f"{NETWORKS}:{name}", SHAPE, {"tol": 1e-3, "device": "cpu"}, **changes)
+
+
+def timeless(report: dict[str, Any] | None) -> dict[str, Any]:
+    assert report is not None
+    return {key: value for key, value in report.items() if key not in ("created", "timings")}
+
+
+def children() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if "spawn_main" in " ".join(p.cmdline())]
+
+
+def test_every_death_costs_its_own_task_and_no_other(capfd: pytest.CaptureFixture[str]) -> None:
+    names = ["killed", "tiny", "crashing", "leaving", "exiting", "talking", "defective", "wide"]
+    found = {entry.spec.partition(":")[2]: entry for entry in run_local(map(task, names), jobs=2)}
+    assert sorted(found) == sorted(names)
+    assert {name for name, entry in found.items() if entry.status == "done"} == {"tiny", "talking", "wide"}
+    assert "was ended by SIGKILL, as it is where memory runs out: try fewer --jobs" in (found["killed"].error or "")
+    assert "was ended by SIGSEGV" in (found["crashing"].error or "")
+    assert "ended by itself with the exit code 9" in (found["leaving"].error or "")
+    assert "ended Python with sys.exit(7)" in (found["exiting"].error or "")
+    assert "a network that cannot run" in (found["defective"].error or "")
+    assert {entry.exit_code for entry in found.values()} == {0, 3}
+    assert capfd.readouterr() == ("", "")
+    direct = lipaudit.audit(f"{NETWORKS}:wide", input_shape=(1, 6, 6), device="cpu")
+    expected, report = timeless(to_dict(direct)), timeless(found["wide"].report)
+    assert json.loads(json.dumps(report)) == json.loads(json.dumps(expected))
+    assert children() == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
+def test_memory_does_not_grow_with_the_number_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv(networks.LOG, str(log))
+    entries = list(run_local([task("leaking")] * 9, jobs=1, lifetime=3))
+    assert [entry.status for entry in entries] == ["done"] * 9
+    pairs = [line.split() for line in log.read_text().splitlines()]
+    assert list(Counter(pid for pid, _ in pairs).values()) == [3, 3, 3]
+    memory = [int(megabytes) for _, megabytes in pairs]
+    assert memory[2] > memory[0] + networks.LEAK  # it does grow within a process
+    assert max(memory[3:]) < max(memory[:3]) + networks.LEAK / 2
+
+
+def test_closing_ends_the_processes_at_once() -> None:
+    start = time.monotonic()
+    with closing(run_local([task("tiny"), task("sleeping"), task("sleeping")], jobs=2)) as entries:
+        assert next(entries).status == "done"
+        pids = [child.pid for child in children()]
+    assert len(pids) == 2
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert time.monotonic() - start < 600  # the network sleeps for an hour
+
+
+def test_a_worker_that_dies_before_it_begins_costs_nobody_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    import lipaudit.fleet.local as local
+
+    begin, deaths = local._Worker.begin, []
+
+    def dying(self: Any, given: Task, attempt: int) -> None:
+        if len(deaths) < 2:
+            deaths.append(self.process.pid)
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.join()
+        begin(self, given, attempt)
+
+    monkeypatch.setattr(local._Worker, "begin", dying)
+    (entry,) = run_local([task("tiny")], jobs=1)
+    assert (entry.status, len(set(deaths))) == ("done", 2)
+
+
+def test_workers_that_never_begin_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import lipaudit.fleet.local as local
+
+    begin = local._Worker.begin
+
+    def dying(self: Any, given: Task, attempt: int) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        begin(self, given, attempt)
+
+    monkeypatch.setattr(local._Worker, "begin", dying)
+    entries = list(run_local([task("tiny"), task("wide")], jobs=1))
+    assert ["3 times before it could begin" in (entry.error or "") for entry in entries] == [True, True]
+
+
+def test_cores_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [threads_per_worker(jobs) for jobs in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert [threads_per_worker(jobs) for jobs in (1, 2, 4)] == [3, 3, 2]
+
+
+def test_a_worker_uses_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(2)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    (entry,) = run_local([task("tiny")], jobs=2)
+    assert entry.report is not None
+    assert entry.report["environment"]["threads"] == 1
+
+
+class TestPerform:
+    """One task in this process."""
+
+    def failure(self, **changes: Any) -> Entry:
+        entry = perform(task("tiny", **changes))
+        assert (entry.status, entry.report) == ("failed", None)
+        return entry
+
+    def test_another_version_is_refused(self) -> None:
+        entry = self.failure(version="0.0.1")
+        assert (
+            entry.error
+            == f"lipaudit 0.0.1 asks and {lipaudit.__version__} is installed here: install one version everywhere"
+        )
+
+    def test_a_folder_that_is_not_there_is_refused(self) -> None:
+        assert "the worker has no folder /no/such/folder" in (self.failure(folder="/no/such/folder").error or "")
+
+    def test_another_file_is_refused(self, tmp_path: Path) -> None:
+        model = tmp_path / "net.onnx"
+        asked = Task(str(model), {}, {}, expected={str(model): "0" * 64})
+        assert "is not there on the worker" in (perform(asked).error or "")
+        model.write_bytes(Path("sample_models/digits_resnet.onnx").read_bytes())
+        assert "is another file on the worker than where the fleet was started" in (perform(asked).error or "")
+
+    def test_relative_paths_are_those_of_whoever_asks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = os.getcwd()
+        monkeypatch.chdir(tmp_path)
+        entry = perform(Task("sample_models/digits_resnet.onnx", {}, {}, folder=root))
+        assert entry.status == "done"
+        assert list(entry.files) == ["sample_models/digits_resnet.onnx"]
+        assert os.getcwd() == str(tmp_path)
+
+    def test_an_unexpected_exception_is_a_defect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: object, **__: object) -> None:
+            raise KeyError("x\ny")
+
+        monkeypatch.setattr("lipaudit.api.audit", broken)
+        entry = self.failure(debug=True)
+        assert entry.exit_code == 70
+        assert (
+            entry.error
+            == "KeyError: 'x\\ny' (a defect of lipaudit; audit it alone with --debug for the traceback and report it)"
+        )
+        assert "Traceback" in entry.trace
+        assert "Traceback" not in entry.to_line()

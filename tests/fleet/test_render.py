@@ -1,0 +1,125 @@
+"""The summary of a fleet: what it says of each model, rounded to the safe side, in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import fields, replace
+
+import pytest
+from markdown_it import MarkdownIt
+
+from lipaudit.fleet.entry import DONE, Entry
+from lipaudit.fleet.render import HEADINGS, render
+from lipaudit.fleet.summary import Row, row_of
+from lipaudit.report.json import to_dict
+from lipaudit.report.record import AuditReport
+from tests.report import fakes
+
+ODD = 'a|b<i>"c"\t\n\x1b[2J\udce9\\'
+
+
+def row(report: AuditReport, spec: str = "net", **options: object) -> Row:
+    return row_of(Entry(spec, options, DONE, report=to_dict(report)), report)
+
+
+CONSTANT = fakes.report(
+    (), upper_bound=0.0, log10_upper_bound=None, pixel_upper_bound=0.0, pixel_log10_upper_bound=None
+)
+STRUCTURE = replace(
+    fakes.report(
+        (), **dict.fromkeys(("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound"))
+    ),
+    settings=replace(fakes.report().settings, structure=True),
+)
+ROWS = [
+    row(fakes.report(), "resnet50"),
+    row(fakes.gated(), "gated"),
+    row(fakes.unsupported(), "gap"),
+    row(fakes.estimate(), "guess"),
+    row(fakes.on_pixels(), "gated", domain="pixels"),
+    row(CONSTANT, "constant"),
+    row_of(Entry.failed(ODD, {}, f"{ODD} is broken", 3), None),
+]
+
+
+def cells(text: str) -> list[list[str]]:
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    rows: list[list[str]] = []
+    for token in tokens:
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and rows and token.level > 2:
+            rows[-1].append("".join(child.content for child in token.children or ()))
+    return rows
+
+
+def test_a_row_says_what_the_report_says() -> None:
+    first = ROWS[0]
+    assert (first.status, first.rigor, first.domain, first.layers) == ("finite", "certified", "global", 36 - 2)
+    assert first.log10_upper_bound == 21.4567
+    most = max(fakes.report().layers, key=lambda layer: layer.share or 0)
+    assert (first.costliest, first.share) == (most.name, most.share)
+    assert [entry.status for entry in ROWS] == [
+        *("finite", "unbounded", "unsupported", "finite", "finite", "finite", "failed"),
+    ]
+    assert ROWS[1].problem.startswith("blocks.")
+    assert (ROWS[3].upper_bound, ROWS[3].log10_upper_bound, ROWS[3].log10_estimate) == (None, None, 21.4567)
+
+
+def test_the_table_rounds_bounds_up_and_marks_estimates() -> None:
+    lines = render(ROWS, {}, "table").splitlines()
+    head, rule, *body = lines
+    start = head.index("log10 bound")
+    assert [line[start : start + 11].strip() for line in body[: len(ROWS)]] == [
+        *("21.46", "", "", "~21.46", "8.712", "-inf", ""),
+    ]
+    assert set(rule) == {"-", " "}
+    assert " ".join(lines[-3:-1]) == (
+        "7 models: 3 with a finite bound, 1 with an estimate, which is no bound, 1 unbounded, 1 unsupported, 1 failed."
+    )
+    assert lines[-1] == "~ marks an estimate, which is no bound."
+    assert '\ngated {"domain": "pixels"}' in "\n".join(lines)
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_structure_has_no_figure_and_says_so() -> None:
+    (line,) = (line for line in render([row(STRUCTURE)], {}, "table").splitlines() if line.startswith("net"))
+    assert line.split() == ["net", "finite", "structure", "global", "0"]
+
+
+def test_a_table_at_a_terminal_fits_and_keeps_names_apart() -> None:
+    long = [replace(ROWS[0], spec=f"models/{'deep/' * 20}{i}.onnx", costliest="layer." * 30) for i in range(3)]
+    lines = render([*ROWS, *long], {}, "table", wide=False).splitlines()
+    assert max(map(len, lines)) <= 100
+    names = [line.split()[0] for line in lines[2 + len(ROWS) : 5 + len(ROWS)]]
+    assert len(set(names)) == 3
+
+
+def test_markdown_reads_back_as_the_same_cells() -> None:
+    head, *body = cells(render(ROWS, {}, "markdown"))
+    assert tuple(head) == HEADINGS
+    assert [line[2] for line in body] == ["21.46", "", "", "~21.46", "8.712", "-inf", ""]
+    assert body[-1][0] == 'a|b<i>"c"\\t\\n\\x1b[2J\\udce9\\'
+    assert body[-1][-1] == body[-1][0] + " is broken"
+
+
+def test_tsv_reads_back_exactly() -> None:
+    reader = csv.DictReader(io.StringIO(render(ROWS, {}, "tsv")), delimiter="\t", quoting=csv.QUOTE_NONE)
+    rows = list(reader)
+    assert list(rows[0]) == [entry.name for entry in fields(Row)]
+    assert [float(line["log10_upper_bound"] or "nan") for line in rows[:1]] == [21.4567]
+    assert [json.loads(line["options"]) for line in rows] == [entry.options for entry in ROWS]
+    assert rows[-1]["spec"].encode().decode("unicode_escape", "surrogatepass") == ODD
+
+
+def test_json_reads_back_exactly() -> None:
+    document = json.loads(render(ROWS, {"tol": 0.001}, "json"))
+    assert (document["kind"], document["settings"]) == ("fleet summary", {"tol": 0.001})
+    assert [Row(**entry) for entry in document["models"]] == ROWS
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "tsv", "json"])
+def test_one_failure_is_a_summary(form: str) -> None:
+    assert "broken" in render([ROWS[-1]], {}, form)
