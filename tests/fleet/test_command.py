@@ -11,7 +11,7 @@ import pytest
 from lipaudit.cli import main
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
-from tests.fleet.fleets import Fleet, kept
+from tests.fleet.fleets import Fleet
 
 ROOT = Path(__file__).parents[2]
 RESNET, SE = "sample_models/digits_resnet.onnx", "sample_models/digits_se.onnx"
@@ -150,21 +150,6 @@ def test_a_summary_may_go_to_a_file(fleet: Fleet, capsys: pytest.CaptureFixture[
     assert main(args) == 0
     assert capsys.readouterr() == ("", f"lipaudit: summary written to {path}\n")
     assert path.read_text().startswith("| model | status |")
-
-
-def test_the_cache_of_norms_is_shared_by_the_workers(fleet: Fleet) -> None:
-    names = ["wide", "tiny", "talking", "slow"]
-    models = fleet.list("".join(f"tests.fleet.networks:{name} --input 1x6x6\n" for name in names))
-    cache = fleet.folder / "cache"
-    args = ["--models-from", str(models), "--jobs", "2", "--cache", str(cache), "--quiet", "-o", str(fleet.record)]
-    assert main(args) == 0
-    plain = [kept(entry) for entry in fleet.entries()]
-    assert main([*args, "--restart"]) == 0
-    for before, entry in zip(plain, map(kept, fleet.entries()), strict=True):
-        notes = entry["report"].pop("notes")
-        assert any("2 of 2 norms of weights were found by an earlier audit" in note for note in notes)
-        before["report"].pop("notes")
-        assert entry == before
 
 
 def test_a_few_models_without_these_options_are_no_fleet(capsys: pytest.CaptureFixture[str], fleet: Fleet) -> None:

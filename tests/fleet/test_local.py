@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def test_memory_does_not_grow_with_the_number_of_models(tmp_path: Path, monkeypa
     memory = [int(megabytes) for _, megabytes in pairs]
     assert memory[2] > memory[0] + networks.LEAK  # it does grow within a process
     assert max(memory[3:]) < max(memory[:3]) + networks.LEAK / 2
+
+
+def test_workers_share_the_cache_of_norms(tmp_path: Path) -> None:
+    tasks = [task(name, cache=str(tmp_path / "cache")) for name in ("wide", "tiny", "talking", "slow")]
+    found = {entry.spec: timeless(entry.report) for entry in run_local(tasks, jobs=2)}
+    again = {entry.spec: timeless(entry.report) for entry in map(perform, tasks)}
+    plain = {entry.spec: timeless(entry.report) for entry in map(perform, [replace(t, cache=None) for t in tasks])}
+    assert len(found) == 4
+    for spec, report in again.items():
+        notes = [report.pop("notes"), found[spec].pop("notes"), plain[spec].pop("notes")][0]
+        assert any("2 of 2 norms of weights were found by an earlier audit" in note for note in notes)
+        assert report == plain[spec] == found[spec]
 
 
 def test_closing_ends_the_processes_at_once() -> None:
