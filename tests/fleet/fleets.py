@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,17 @@ class Fleet:
     def entries(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.record.read_text().splitlines()[1:]]
 
-    def wait_for(self, count: int, seconds: float = 240.0) -> None:
+    def wait_for(self, count: int) -> None:
         """Wait until so many outcomes are recorded."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.record.exists() and self.record.read_bytes().count(b"\n") > count:
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"fewer than {count} outcomes after {seconds} seconds")
+        until(lambda: self.record.exists() and self.record.read_bytes().count(b"\n") > count)
+
+
+def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
+    """Wait for what must become true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not true after {seconds} seconds"
+        time.sleep(0.02)
 
 
 def kept(entry: dict[str, Any]) -> dict[str, Any]:

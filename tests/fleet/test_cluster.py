@@ -1,0 +1,123 @@
+"""Fleets on a Dask cluster: a real scheduler and two worker processes on this machine, one of which is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import lipaudit.fleet.cluster as cluster
+from lipaudit.errors import ClusterError
+from lipaudit.fleet.task import Task, perform
+from tests.fleet.fleets import Fleet, kept, lipaudit, until
+
+ROOT = Path(__file__).parents[2]
+SLOW = [("tests.fleet.networks:slow", {"input_shape": [1, size, 6]}) for size in range(6, 9)]
+MODELS = [("sample_models/digits_resnet.onnx", {}), ("tests.fleet.networks:wide", {"input_shape": [1, 6, 6]}), *SLOW]
+LINES = [f"{spec}" + (f" --input {'x'.join(map(str, o['input_shape']))}" if o else "") for spec, o in MODELS]
+
+
+class Cluster:
+    """A scheduler and the nannies of two workers, somewhere else than where the models are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.processes = folder, list[subprocess.Popen[bytes]]()
+        self.file = folder / "scheduler.json"
+        common = ["--scheduler-file", str(self.file), "--no-dashboard"]
+        self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common)
+        until(self.file.exists)
+        self.address = json.loads(self.file.read_text())["address"]
+        for _ in range(2):
+            self._start("dask_worker", *common, "--nthreads", "1", "--local-directory", str(folder))
+        until(lambda: len(self.workers()) == 2)
+
+    def _start(self, module: str, *args: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+        log = self.folder / f"{module}{len(self.processes)}.log"
+        with log.open("wb") as output:
+            command = [sys.executable, "-m", f"distributed.cli.{module}", *args]
+            self.processes.append(
+                subprocess.Popen(command, cwd=self.folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            )
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that audit, which their nannies have started."""
+        nannies = [psutil.Process(process.pid) for process in self.processes[1:]]
+        return [child for nanny in nannies for child in nanny.children() if "spawn_main" in " ".join(child.cmdline())]
+
+    def stop(self) -> None:
+        workers = self.workers()
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+        for worker in workers:
+            worker.kill()
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    running = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    monkeypatch.chdir(ROOT)
+    return Fleet(tmp_path)
+
+
+def settled(entry: dict[str, Any]) -> dict[str, Any]:
+    """What does not depend on the machine: the cluster decides how many threads a worker has."""
+    entry = kept(entry)
+    entry["report"]["environment"].pop("threads")
+    return entry
+
+
+def test_a_worker_that_is_killed_costs_nothing(dask: Cluster, fleet: Fleet) -> None:
+    models = fleet.list("\n".join(LINES))
+    args = ["--models-from", str(models), "-o", str(fleet.record), "--format", "json"]
+    running = lipaudit(*args, "--cluster", dask.address)
+    fleet.wait_for(1)
+    assert len(fleet.entries()) < len(MODELS)
+    dask.workers()[0].kill()
+    out, err = running.communicate(timeout=120)
+    assert (running.returncode, err) == (0, f"lipaudit: every report is in {fleet.record}\n")
+    assert [entry["status"] for entry in json.loads(out)["models"]] == ["finite"] * len(MODELS)
+    header = json.loads(fleet.record.read_text().splitlines()[0])
+    direct = [perform(Task(spec, options, header["settings"])) for spec, options in MODELS]
+    assert list(map(settled, fleet.entries())) == [settled(json.loads(entry.to_line())) for entry in direct]
+
+
+def test_a_model_that_kills_its_workers_is_a_row(dask: Cluster, fleet: Fleet) -> None:
+    models = fleet.list("tests.fleet.networks:killed --input 1x6x6\n" + "\n".join(LINES[:2]))
+    running = lipaudit("--models-from", str(models), "-o", str(fleet.record), "--cluster", dask.address)
+    _, err = running.communicate(timeout=240)
+    assert running.returncode == 3
+    message = "every worker process that had it died, also while nothing else ran"
+    assert f"lipaudit: error: tests.fleet.networks:killed: {message}" in err
+    assert "Traceback" not in err
+    assert [entry["status"] for entry in fleet.entries()] == ["failed", "done", "done"]
+
+
+def test_an_address_without_a_scheduler_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    for address in ("tcp://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"):
+        with pytest.raises(ClusterError, match="no scheduler of a Dask cluster answers at"), cluster.connected(address):
+            pass
+
+
+def test_a_missing_package_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(ClusterError, match=r"pip install 'lipaudit\[cluster\]'"),
+        cluster.connected("tcp://127.0.0.1:9"),
+    ):
+        pass
