@@ -39,6 +39,7 @@ Examples:
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
+  lipaudit --models-from models.txt --jobs 4 -o fleet.jsonl
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit methods
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25

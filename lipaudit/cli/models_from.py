@@ -56,6 +56,8 @@ def read_models(source: str, audit: click.Command, check: Check) -> list[ModelRe
 
 
 def _lines(source: str) -> Iterator[tuple[int, str]]:
+    if source == "-" and sys.stdin is None:
+        raise UsageError("the models cannot be read from stdin (it is closed): name a file")
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).expanduser().read_bytes()
     except (OSError, ValueError) as error:

@@ -85,7 +85,9 @@ def _table(table: list[list[str]], remarks: list[str], wide: bool) -> str:
         disable_numparse=True,
         colalign=["right" if number in _NUMERIC else "left" for number in range(len(HEADINGS))],
     )
-    return "\n".join([*(line.rstrip() for line in text.splitlines()), "", *(textwrap.fill(remark, WIDTH) for remark in remarks)])
+    return "\n".join(
+        [*(line.rstrip() for line in text.splitlines()), "", *(textwrap.fill(remark, WIDTH) for remark in remarks)]
+    )
 
 
 def _narrow(table: list[list[str]]) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import lipaudit.fleet.cluster as cluster
 from lipaudit.errors import ClusterError
+from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
 from tests.fleet.fleets import Fleet, kept, lipaudit, until
 
@@ -105,6 +107,31 @@ def test_a_model_that_kills_its_workers_is_a_row(dask: Cluster, fleet: Fleet) ->
     assert f"lipaudit: error: tests.fleet.networks:killed: {message}" in err
     assert "Traceback" not in err
     assert [entry["status"] for entry in fleet.entries()] == ["failed", "done", "done"]
+
+
+class Idle:
+    """A client of a scheduler without workers."""
+
+    status = "running"
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        return {"workers": {}}
+
+    def submit(self, function: Any, task: Task, pure: bool) -> Future[Entry]:
+        future: Future[Entry] = Future()
+        future.set_result(Entry.failed(task.spec, {}, "too small", 3))
+        return future
+
+    def cancel(self, futures: list[Any]) -> None:
+        assert futures == []
+
+
+def test_a_cluster_without_workers_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    waits = iter([True, True, True, False])
+    monkeypatch.setattr(cluster, "_done", lambda _, running: [] if next(waits) else list(running))
+    (entry,) = cluster.run_on_cluster([Task("net", {}, {})], Idle(), told.append)
+    assert (entry.spec, told) == ("net", ["the cluster has no worker; waiting for one"])
 
 
 def test_an_address_without_a_scheduler_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,12 @@ def test_stdin_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
         read_models("-", audit, check)
 
 
+def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match=r"the models cannot be read from stdin \(it is closed\): name a file"):
+        read_models("-", audit, check)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
