@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from lipaudit.report.markdown import escape
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.table import WIDTH
 
-HEADINGS = ("model", "status", "log10 bound", "rigor", "domain", "layers", "costs most / problem")
+HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "costs most / problem")
 _NUMERIC = (2, 5)
 _GAP = 2  # characters between columns
 _ESTIMATE = "~ marks an estimate, which is no bound."
@@ -67,7 +68,9 @@ def _names(rows: Sequence[Row]) -> list[str]:
 
 
 def _cells(row: Row, name: str) -> list[str]:
-    last = row.problem
+    last = row.problem  # without the model's name, which stands in the first column
+    for start in (f"{row.spec}: ", f"{row.spec} "):
+        last = last.removeprefix(start)
     if not last and row.costliest is not None:
         last = row.costliest + ("" if row.share is None else f" ({share_text(row.share)})")
     rigor = "structure" if row.structure else row.rigor or ""
@@ -96,7 +99,15 @@ def _narrow(table: list[list[str]]) -> None:
     room = WIDTH - sum(others) - _GAP * (len(HEADINGS) - 1)
     first = min(first, max(room - last, room // 2))
     for cells, name in zip(table, shorten_paths([cells[0] for cells in table], first), strict=True):
-        cells[0], cells[-1] = name, shorten_end(cells[-1], room - first)
+        cells[0], cells[-1] = name, _shorten(cells[-1], room - first)
+
+
+def _shorten(last: str, width: int) -> str:
+    """A problem keeps its beginning, a layer both ends of its name and its share."""
+    share = re.search(r" \([0-9.]+%\)$", last)
+    if share is None:
+        return shorten_end(last, width)
+    return shorten_paths([last[: share.start()]], width - len(share[0]))[0] + share[0]
 
 
 def _markdown(table: list[list[str]], remarks: list[str]) -> str:
