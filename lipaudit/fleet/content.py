@@ -23,11 +23,15 @@ def named_files(spec: str, arguments: Mapping[str, Any]) -> dict[str, str]:
 
 def external_files(spec: str) -> dict[str, str]:
     """The files in which an ONNX file keeps its tensors, with their SHA-256."""
-    if not spec.lower().endswith(".onnx"):
+    if parse_spec(spec).suffix != ".onnx":
         return {}
     from lipaudit.frontends.onnx.file import external_locations
 
-    return _hashed([str(Path(spec).parent / name) for name in external_locations(existing_file(spec))])
+    try:
+        names = external_locations(existing_file(spec))
+    except (LipauditError, OSError):
+        return {}
+    return _hashed([str(Path(spec).parent / name) for name in names])
 
 
 def unchanged(files: Mapping[str, str]) -> bool:

@@ -79,8 +79,9 @@ def _audited(task: Task) -> Entry:
     # taken before the audit: content that changes meanwhile differs from the record and is audited again
     files = named_files(task.spec, task.arguments)
     _check_content(task.expected, files)
+    files |= external_files(task.spec)
     report = audit(task.spec, **task.arguments, cache=task.cache)
-    return Entry(task.spec, task.options, DONE, files={**files, **external_files(task.spec)}, report=to_dict(report))
+    return Entry(task.spec, task.options, DONE, files=files, report=to_dict(report))
 
 
 def _check_content(expected: dict[str, str], found: dict[str, str]) -> None:

@@ -42,8 +42,11 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def external_locations(path: Path) -> list[str]:
-    """The names of the files in which a readable ONNX file keeps its tensors, relative to its folder, sorted."""
-    model = onnx.load(path, load_external_data=False)
+    """The names of the files in which an ONNX file keeps its tensors, relative to its folder, sorted; none of what is no ONNX file."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except DecodeError:
+        return []
     external = [tensor for tensor in _tensors(model) if tensor.data_location == _EXTERNAL]
     return sorted({entry.value for t in external for entry in t.external_data if entry.key == "location"})
 
