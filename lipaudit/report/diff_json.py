@@ -40,7 +40,7 @@ def from_json(text: str | bytes) -> ReportDiff:
     """
     try:
         document = json.loads(text, parse_constant=no_constant)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise UsageError(f"this is not JSON, so it is no diff: {error}") from None
     tool = document.get("tool") if isinstance(document, dict) else None
     if not isinstance(tool, dict) or tool.get("name") != "lipaudit" or document.get("kind") != _KIND:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tabulate import tabulate
@@ -36,7 +36,7 @@ def table(found: ReportDiff, everything: bool = False) -> str:
     lines += _filled("Before", title(found.before.model)) + _filled("After", title(found.after.model)) + [""]
     shown = _shown(found, everything)
     if shown:
-        lines += [*_laid_out([_cells(change) for change in shown]), ""]
+        lines += [*_laid_out(shown), ""]
     lines += [*_filled("", _hidden(found, shown)), ""] if _hidden(found, shown) else []
     for section in sections(found):
         label = section.label
@@ -123,18 +123,11 @@ def _hidden(found: ReportDiff, shown: list[LayerChange]) -> str:
     return f"{what} did not move and {'is' if left == 1 else 'are'} not listed; --all lists {'it' if left == 1 else 'them'}."
 
 
-def _cells(change: LayerChange) -> list[str]:
+def _cells(change: LayerChange, upper_only: bool = False) -> list[str]:
     row = change.record
-    estimated = is_estimated(change.before, change.after)
-    quotient = quotient_text(change.move, estimated)
-    return [
-        printable(row.name),
-        printable(row.op),
-        _figure(change.before),
-        _figure(change.after),
-        quotient,
-        _verdict(change),
-    ]
+    figures = [_figure(side, upper_only) for side in (change.before, change.after)]
+    quotient = quotient_text(change.move, is_estimated(change.before, change.after))
+    return [printable(row.name), printable(row.op), *figures, quotient, _verdict(change)]
 
 
 def _verdict(change: LayerChange) -> str:
@@ -144,35 +137,52 @@ def _verdict(change: LayerChange) -> str:
     return words.get(change.move.verdict, change.move.verdict)
 
 
-def _figure(row: LayerRecord | None) -> str:
+def _figure(row: LayerRecord | None, upper_only: bool = False) -> str:
     """A bracket, a bound, an estimate, or the status where there is no figure."""
     if row is None or row.status != "finite":
         return "" if row is None else row.status
     upper = factor_text(row)
-    if not has_bracket(row):
+    if upper_only or not has_bracket(row):
         return upper
     lower = lower_bound_text(row.lower_bound, row.log10_lower_bound)
     return upper if lower == upper else f"{lower}..{upper}"
 
 
-def _laid_out(cells: list[list[str]]) -> Iterable[str]:
-    columns = dict(zip(_HEAD, map(list, zip(*cells, strict=True)), strict=True))
-    widths = {key: max(map(len, (key, *texts))) for key, texts in columns.items()}
-    excess = sum(widths.values()) + SEPARATOR * (len(widths) - 1) - WIDTH
+def _laid_out(shown: Sequence[LayerChange]) -> list[str]:
+    """The table; where brackets of very long figures do not fit, the upper ends alone."""
+    columns = _columns(_HEAD, [_cells(change) for change in shown])
+    if _excess({key: min(width, _FLOORS.get(key, width)) for key, width in _widths(columns).items()}) > 0:
+        head = ("layer", "op", "upper before", "upper after", "factor", "verdict")
+        columns = _columns(head, [_cells(change, upper_only=True) for change in shown])
+    widths = _widths(columns)
+    excess = _excess(widths)
     for key in ("op", "layer"):
         cut = max(0, min(excess, widths[key] - _FLOORS[key]))
         widths[key] -= cut
         excess -= cut
     columns["layer"] = shorten_paths(columns["layer"], widths["layer"])
     columns["op"] = [shorten_end(text, widths["op"]) for text in columns["op"]]
-    rules = ["-" * max(map(len, (key, *texts))) for key, texts in columns.items()]
+    rules = ["-" * width for width in _widths(columns).values()]
     text = tabulate(
-        [_HEAD, rules, *zip(*columns.values(), strict=True)],
+        [list(columns), rules, *zip(*columns.values(), strict=True)],
         tablefmt="plain",
         disable_numparse=True,
         colalign=["right" if key in _NUMERIC else "left" for key in _HEAD],
     )
     return [line.rstrip() for line in text.splitlines()]
+
+
+def _columns(head: Sequence[str], cells: list[list[str]]) -> dict[str, list[str]]:
+    return dict(zip(head, map(list, zip(*cells, strict=True)), strict=True))
+
+
+def _widths(columns: dict[str, list[str]]) -> dict[str, int]:
+    return {key: max(map(len, (key, *texts))) for key, texts in columns.items()}
+
+
+def _excess(widths: dict[str, int]) -> int:
+    """The characters by which a table with these columns is too wide."""
+    return sum(widths.values()) + SEPARATOR * (len(widths) - 1) - WIDTH
 
 
 def _filled(label: str, line: str) -> list[str]:

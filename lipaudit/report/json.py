@@ -68,7 +68,7 @@ def from_json(text: str | bytes) -> AuditReport:
     """
     try:
         document = json.loads(text, parse_constant=no_constant)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise UsageError(f"this is not JSON, so it is no lipaudit report: {error}") from None
     _check_identity(document)
     problem = _contradiction(document)
