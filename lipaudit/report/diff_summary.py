@@ -254,9 +254,9 @@ def _geometry(row: LayerRecord) -> str:
 
 
 def _compared(found: ReportDiff) -> Iterable[str]:
-    tolerance = found.after.settings.tolerance
+    tolerances = dict.fromkeys(f"{side.settings.tolerance:g}" for side in (found.before, found.after))
     if any(change.move is not None and change.move.verdict in (GREW, SHRANK, WITHIN) for change in found.layers):
-        yield f"Tolerance {tolerance:g}: how closely the norms are found; a smaller --tol tells smaller moves apart."
+        yield f"Tolerance {' and '.join(tolerances)}: how closely the norms are found; a smaller --tol tells smaller moves apart."
     if is_estimated(found.before.network, found.after.network, *(c.record for c in found.layers)):
         yield "An estimate (marked ~) proves nothing, and neither does a move of it."
     yield from found.notes

@@ -117,11 +117,10 @@ class AuditCheckpoints:
                 return self._report(network, step)
 
     def _report(self, network: nn.Module, step: int) -> AuditReport:
-        weights = state_dict_sha256(network)
-        if self._last is not None and (step, weights) == (self._last[0], self._last[1].model.state_dict_sha256):
+        if self._last is not None and self._last[0] == step and _is_of(self._last[1], network):
             return self._last[1]
         path = self.path(step)
-        known = self._prepare(path, weights)
+        known = self._prepare(path, network)
         report = audit(network, input_shape=self.input_shape, **self.options)
         if known is None:
             write_whole(path, report.to_json() + "\n")
@@ -133,7 +132,7 @@ class AuditCheckpoints:
         self._last = (step, report)
         return report
 
-    def _prepare(self, path: Path, weights: str) -> AuditReport | None:
+    def _prepare(self, path: Path, network: nn.Module) -> AuditReport | None:
         """Find out before an audit whether its report may be written; a report of the same weights that is there already."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +145,7 @@ class AuditCheckpoints:
             known = AuditReport.from_json(path.read_bytes())
         except UsageError:
             raise _occupied(path, "no report of an audit") from None
-        if known.model.state_dict_sha256 != weights:
+        if not _is_of(known, network):
             raise _occupied(path, "the report of other weights")
         return known
 
@@ -248,6 +247,10 @@ class AuditCheckpoints:
         if name.startswith("on_"):
             return _nothing
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _is_of(report: AuditReport, network: nn.Module) -> bool:
+    return report.model.state_dict_sha256 == state_dict_sha256(network)
 
 
 def _occupied(path: Path, what: str) -> UsageError:

@@ -21,13 +21,17 @@ _SHARDED = ("FullyShardedDataParallel", "FSDPModule")
 def unwrapped(model: nn.Module) -> nn.Module:
     """The network inside wrappers for parallel training and ``torch.compile``, in any order.
 
-    Raises :class:`~lipaudit.errors.UsageError` where the weights are divided among processes: each holds a part, and the bound of a part
-    is none of the whole.
+    Raises :class:`~lipaudit.errors.UsageError` where there is no network, or where its weights are divided among processes: each holds a
+    part, and the bound of a part is none of the whole.
 
     >>> net = nn.Linear(2, 2)
     >>> unwrapped(nn.DataParallel(net)) is net
     True
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(
+            f"a checkpoint is audited from the model in training, an nn.Module, not from {type(model).__name__}"
+        )
     while True:
         names = {cls.__name__ for cls in type(model).__mro__}
         inner = getattr(model, "_orig_mod", None)  # of torch.compile

@@ -167,6 +167,13 @@ def test_other_domains_stand_beside_the_one_in_force() -> None:
     assert f"Over all images with pixels in [0, 1]: {pair} after; the first report says nothing of it." in shown
 
 
+def test_the_tolerances_of_both_reports_are_named() -> None:
+    before, after = chain([3.0]), chain([4.0])
+    assert "Tolerance 0.001: how closely" in words(text.table(diff_reports(before, after)))
+    after = replace(after, settings=replace(after.settings, tolerance=0.01))
+    assert "Tolerance 0.001 and 0.01: how closely" in words(text.table(diff_reports(before, after)))
+
+
 def test_without_shares_rows_are_ranked_by_their_own_factors() -> None:
     before, after = (
         fakes.report(tuple(fakes.layer(n, f, share=None) for n, f in zip("abc", factors, strict=True)))

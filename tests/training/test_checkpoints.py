@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import lipaudit
-from lipaudit.errors import CaptureError, NonFiniteWeightsError, OutputError, UsageError
+from lipaudit.errors import CaptureError, ModelLoadError, NonFiniteWeightsError, OutputError, UsageError
 from lipaudit.report.record import AuditReport
 from lipaudit.training import AuditCheckpoints
 from lipaudit.training.history import HEADER
@@ -220,6 +220,12 @@ def test_what_cannot_be_audited_raises_the_audits_own_error(tmp_path: Path) -> N
         audits(net, 1)
     with pytest.raises(UsageError, match="the size of input"):
         AuditCheckpoints(tmp_path / "b")(small(), 1)
+    with pytest.raises(ModelLoadError, match="lazy module"):
+        audits(nn.LazyLinear(2), 1)
+    with pytest.raises(UsageError, match=r"an nn\.Module, not from str"):
+        audits("resnet50", 1)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"an nn\.Module, not from NoneType"):
+        AuditCheckpoints(tmp_path / "c", SHAPE, network=lambda _: None)(small(), 1)  # type: ignore[arg-type, return-value]
     assert list(tmp_path.rglob("*.json")) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot make the folder"):
