@@ -68,7 +68,7 @@ def from_json(text: str | bytes) -> AuditReport:
     """
     try:
         document = json.loads(text, parse_constant=no_constant)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise UsageError(f"this is not JSON, so it is no lipaudit report: {error}") from None
     _check_identity(document)
     problem = _contradiction(document)
@@ -89,6 +89,8 @@ def _check_identity(document: Any) -> None:
         raise UsageError(
             "this JSON is a comparison of methods, no report of an audit: read it with Comparison.from_json"
         )
+    if document.get("kind") == "diff":
+        raise UsageError("this JSON is a diff of two reports, no report of an audit: read it with ReportDiff.from_json")
     version = document["schema_version"]
     major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
     if major != supported:

@@ -32,14 +32,14 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write the report to {path}: {error.strerror}; choose another file") from None
 
 
-def check_no_model(path: Path, models: Sequence[str]) -> None:
-    """Raise :class:`~lipaudit.errors.UsageError` where a report at ``path`` would replace a file that the audit reads."""
+def check_no_model(path: Path, models: Sequence[str], reader: str = "audit") -> None:
+    """Raise :class:`~lipaudit.errors.UsageError` where a report at ``path`` would replace a file that its ``reader`` reads."""
     for model in models:
         same = False
         with suppress(OSError, ValueError):  # a model that is no file has nothing to lose
             same = os.path.samefile(path, os.path.expanduser(model))
         if same:
-            raise UsageError(f"-o {path} would replace {model}, which the audit reads; name another file")
+            raise UsageError(f"-o {path} would replace {model}, which the {reader} reads; name another file")
 
 
 def write_whole(path: Path, text: str) -> None:
