@@ -2,8 +2,8 @@
 
 The loss is that of [P] section 4.3, cross entropy plus mu sum_j s_j 1[s_j > 1] over the convolutions, s_j by each method in turn, beside
 a baseline without it and weight decay of the kernels. After training the norms of the convolutions are those that an audit certifies
-for the layers as they are, with their zero padding and stride (the paper: Sedghi's circular value), of a copy without batch norms, which would
-be folded into them.
+for the layers as they are, with their zero padding and stride (the paper: Sedghi's circular value). It audits a copy without batch
+norms, which would be folded into the convolutions.
 
 The paper lets its own method take 3 products at first and 6 in the end. It does not say how Ryu's method was run; here it takes 10
 iterations as Singla's does.
@@ -67,12 +67,13 @@ def run(request: Request, recipe: Recipe, images: Images, seeds: int, rounds: in
     request.report(total, total)
     with torch.device("meta"):
         parameters = sum(p.numel() for p in recipe.network().parameters())
+    shape, norms = " x ".join(map(str, images.shape)), len(trained[0].norms)
     setting = (
-        f"{images.name}: {len(images.train)} images of {' x '.join(map(str, images.shape))} to train on and {len(images.test)} to test on; "
-        f"residual network of {parameters:,} parameters with {len(trained[0].norms)} convolutions, target 1 for each; {recipe.epochs} epochs, "
-        f"batches of {recipe.batch}, SGD with momentum 0.9, rate {recipe.rate:g} on a cosine, mu = {recipe.weight:g}, weight decay "
-        f"{recipe.decay:g}; {ITERATIONS} power iterations or samples, 3 to 6 Gram products; {seeds} seeds from {request.seed}; times: median of "
-        f"{rounds} interleaved rounds; {describe(request.device)}"
+        f"{images.name}: {len(images.train)} images of {shape} to train on and {len(images.test)} to test on; residual network of "
+        f"{parameters:,} parameters with {norms} convolutions, target 1 for each; {recipe.epochs} epochs, batches of {recipe.batch}, "
+        f"SGD with momentum 0.9, rate {recipe.rate:g} on a cosine, mu = {recipe.weight:g}, weight decay {recipe.decay:g}; {ITERATIONS} "
+        f"power iterations or samples, 3 to 6 Gram products; {seeds} seeds from {request.seed}; times: median of {rounds} interleaved "
+        f"rounds; {describe(request.device)}"
     )
     return Result(
         "regularization",
@@ -82,8 +83,8 @@ def run(request: Request, recipe: Recipe, images: Images, seeds: int, rounds: in
         claims(trained, seconds),
         (*(histogram(trained, method.name) for method in METHODS), norms_plot(trained)),
         (
-            "norms are certified upper bounds of the convolutions alone; the network's bound counts the batch norms behind them, which are not "
-            "regularized",
+            "norms are certified upper bounds of the convolutions alone; the network's bound counts the batch norms behind them, "
+            "which are not regularized",
         ),
     )
 
@@ -121,9 +122,8 @@ def accuracy_table(trained: Sequence[Trained], seconds: dict[str, float]) -> Tab
                 None if epoch is None else epoch / paper_base,
             )
         )
-    columns = (
-        "method", "accuracy %", "deviation", "least norm", "largest", "log10 network", "ms / step", "/ baseline", "paper: accuracy", "paper: / baseline",
-    )  # fmt: skip
+    columns = ("method", "accuracy %", "deviation", "least norm", "largest", "log10 network", "ms / step", "/ baseline")
+    columns += ("paper: accuracy", "paper: / baseline")
     return Table(
         "test accuracy, norms of the convolutions after training and time of a step", columns, tuple(rows), "accuracy"
     )
