@@ -15,7 +15,7 @@ _WIDTH, _HEIGHT = 1000, 200
 _INTERVALS = 5  # between the lines of a chart, about
 
 _HEADINGS = {
-    "bound": "Bound of the network up to each row, log10: the factors multiply",
+    "bound": "Bound of the network up to each row, on a logarithmic scale: the factors multiply",
     "share": "Share of the stretching up to each row: positive and negative shares add up",
 }
 
@@ -60,7 +60,13 @@ def _factors(rows: Sequence[LayerRecord], scale: Scale) -> str:
             style = f'fill="{scale.colour(log10)}"' if what == "bound" else 'class="hollow dashed"'
             shape = f'<rect x="{x}" y="{number(top)}" width="{inner}" height="{number(max(base - top, 1))}" {style}/>'
         bars.append(f'<a href="#row-{i + 1}" tabindex="-1"><title>{text(words(row))}</title>{shape}</a>\n')
-    return _chart("Factor of each row, log10", marks, [f"10^{mark:g}" for mark in marks], "".join(bars), len(rows))
+    return _chart(
+        "Factor of each row, on a logarithmic scale",
+        marks,
+        [f"10^{mark:g}" for mark in marks],
+        "".join(bars),
+        len(rows),
+    )
 
 
 def _running(found: Cumulative) -> str:

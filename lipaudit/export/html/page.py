@@ -108,7 +108,8 @@ def _graph(report: AuditReport, scale: Scale | None) -> str:
     return (
         f"<p>{_GRAPH}</p>\n{legend}\n"
         f'<div class="box network" tabindex="0" role="region" aria-label="Graph of the network">{drawing}</div>\n'
-        '<p id="readout" class="readout" aria-live="polite" hidden></p>'
+        '<p id="readout" class="readout" aria-live="polite" hidden>Point at a row, or go through them with the arrow keys, to read its '
+        "figures here.</p>"
     )
 
 

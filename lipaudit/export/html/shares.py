@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lipaudit.export.html.markup import number, text
 from lipaudit.report.columns import Group, group_rows
-from lipaudit.report.display import count_text, printable, share_text
+from lipaudit.report.display import count_text, share_text
 from lipaudit.report.record import LayerRecord
 
 _MOST, _SHRINKING = 15, 5  # bars of rows that stretch, and of rows that shrink
@@ -16,9 +16,12 @@ _MOST, _SHRINKING = 15, 5  # bars of rows that stretch, and of rows that shrink
 
 @dataclass(frozen=True)
 class _Bar:
+    """A line of a chart; the sum of many rows is no bar beside single ones, and is not ``drawn``."""
+
     label: str
     share: float
     link: str = ""
+    drawn: bool = True
 
 
 def render(rows: Sequence[LayerRecord]) -> str:
@@ -48,7 +51,9 @@ def _by_row(rows: Sequence[LayerRecord]) -> list[_Bar]:
 def _rest(bars: Sequence[_Bar], what: str) -> list[_Bar]:
     if not bars:
         return []
-    return [_Bar(f"{count_text(len(bars), 'other row')} that {what}", math.fsum(entry.share for entry in bars))]
+    return [
+        _Bar(f"{count_text(len(bars), 'other row')} that {what}", math.fsum(entry.share for entry in bars), drawn=False)
+    ]
 
 
 def _by_part(rows: Sequence[LayerRecord]) -> list[_Bar]:
@@ -65,18 +70,20 @@ def _by_operation(rows: Sequence[LayerRecord]) -> list[_Bar]:
 
 
 def _chart(heading: str, bars: Sequence[_Bar]) -> str:
-    low, high = min(0.0, *(b.share for b in bars)), max(0.0, *(b.share for b in bars))
+    drawn = [entry.share for entry in bars if entry.drawn]
+    low, high = min(0.0, *drawn), max(0.0, *drawn)
     lines = "".join(_line(entry, low, high - low or 1.0) for entry in bars)
     return f'<figure class="shares"><figcaption>{heading}</figcaption><ul>{lines}</ul></figure>'
 
 
 def _line(entry: _Bar, low: float, span: float) -> str:
-    start, end = sorted((-low / span, (entry.share - low) / span))
-    name = f"<bdi>{text(printable(entry.label))}</bdi>"
+    name = f"<bdi>{text(entry.label)}</bdi>"
     name = f'<a href="{entry.link}">{name}</a>' if entry.link else name
-    sign = "down" if entry.share < 0 else "up"
-    return (
-        f'<li><span class="name">{name}</span><span class="share">{share_text(entry.share)}</span>'
-        f'<svg class="bar" aria-hidden="true" height="8"><rect class="{sign}" x="{number(start * 100)}%" '
-        f'width="{number((end - start) * 100)}%" height="8"/></svg></li>'
-    )
+    bar = ""
+    if entry.drawn:
+        start, end = sorted((-low / span, (entry.share - low) / span))
+        bar = (
+            f'<svg class="bar" aria-hidden="true" height="8"><rect class="{"down" if entry.share < 0 else "up"}" '
+            f'x="{number(start * 100)}%" width="{number((end - start) * 100)}%" height="8"/></svg>'
+        )
+    return f'<li><span class="name">{name}</span><span class="share">{share_text(entry.share)}</span>{bar}</li>'

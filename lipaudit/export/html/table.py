@@ -11,12 +11,17 @@ from lipaudit.export.html.scale import Scale
 from lipaudit.report.columns import COLUMNS, cell, default_columns, heading
 from lipaudit.report.record import LayerRecord
 
+_FIRST = ("layer", "lower", "upper", "ratio", "share")  # what a narrow screen shows at once
+_LAST = ("rigor", "note")
+_FREE = ("op", "note")  # text of any kind, in any direction
 _NEEDED = ("layer", "op", "upper")  # columns that stay where nothing is in them
 
 
 def render(rows: Sequence[LayerRecord], colours: Scale | None) -> str:
     """One line per row; numbers are those of the terminal's table, sorted by the exact values behind them."""
-    cells = {key: [cell(key, row) for row in rows] for key in (*default_columns(rows), "rigor", "note")}
+    usual = default_columns(rows)
+    known = (*(key for key in _FIRST if key in usual), *(key for key in usual if key not in _FIRST), *_LAST)
+    cells = {key: [cell(key, row) for row in rows] for key in known}
     keys = [key for key in cells if key in _NEEDED or any(cells[key])]
     places = [list(range(len(rows))), *(ranks(key, rows) for key in keys)]
     scale = axis(rows)
@@ -29,12 +34,12 @@ def render(rows: Sequence[LayerRecord], colours: Scale | None) -> str:
     body = [
         _line(
             i,
-            keys,
+            row,
             {key: cells[key][i] for key in keys},
             drawn[i] if any(drawn) else None,
             [place[i] for place in places],
         )
-        for i in range(len(rows))
+        for i, row in enumerate(rows)
     ]
     return (
         '<table id="layer-table"><caption class="unseen">Layers</caption>'
@@ -58,15 +63,16 @@ def _head(column: int, name: str, numeric: bool) -> str:
     return f'<th scope="col" aria-sort="none"{kind}><button type="button" data-column="{column}">{name}</button></th>'
 
 
-def _line(i: int, keys: Sequence[str], cells: dict[str, str], drawn: str | None, places: Sequence[int]) -> str:
+def _line(i: int, row: LayerRecord, cells: dict[str, str], drawn: str | None, places: Sequence[int]) -> str:
     parts = [f'<td class="number">{i + 1}</td>']
-    for key in keys:
-        kind = ' class="number"' if COLUMNS[key].numeric else ""
-        inner = text(cells[key])
+    for key, content in cells.items():
+        number = ' class="number"' if COLUMNS[key].numeric else ""
+        inner = text(content)
         if key == "layer":
             parts.append(f'<th scope="row"><bdi>{inner}</bdi></th>')
         else:
-            parts.append(f"<td{kind}>{f'<bdi>{inner}</bdi>' if key in ('op', 'note') and inner else inner}</td>")
+            parts.append(f"<td{number}>{f'<bdi>{inner}</bdi>' if key in _FREE and inner else inner}</td>")
         if key == "upper" and drawn is not None:
             parts.append(f"<td>{drawn}</td>")
-    return f'<tr id="row-{i + 1}" data-places="{" ".join(map(str, places))}">{"".join(parts)}</tr>\n'
+    status = "" if row.status == "finite" else ' class="endless"'
+    return f'<tr id="row-{i + 1}"{status} data-places="{" ".join(map(str, places))}">{"".join(parts)}</tr>\n'

@@ -92,7 +92,6 @@
       }
     });
   });
-  if (nodes.length) show(nodes[0]);
 
   /* the report as a file, byte for byte as it is embedded */
   const download = byId("download");
