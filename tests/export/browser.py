@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+# puts the two ends of the pipes where the browser expects them, out of the way of each other first
+_LAUNCHER = """
+import os, sys
+ends = [os.dup(int(end)) for end in sys.argv[1:3]]
+while min(ends) < 5:
+    ends = [os.dup(end) for end in ends]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 _PATIENCE = 60.0  # seconds for one answer, on a machine under load
 
 
@@ -45,15 +56,12 @@ class Browser:
     def __init__(self, executable: str, folder: Path) -> None:
         from_child, to_parent = os.pipe()
         from_parent, to_child = os.pipe()
-
-        def place() -> None:  # the two ends that the browser expects as 3 and 4
-            ends = os.dup(from_parent), os.dup(to_parent)  # out of the way of 3 and 4
-            os.dup2(ends[0], 3)
-            os.dup2(ends[1], 4)
-
         command = [executable, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
         self.process = subprocess.Popen(
-            command, preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, "-c", _LAUNCHER, str(from_parent), str(to_parent), *command],
+            pass_fds=(from_parent, to_parent),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(from_parent)
         os.close(to_parent)
@@ -67,6 +75,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:
         """End the browser and its children."""
@@ -113,7 +122,7 @@ class Browser:
         return result["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
-        """Press and release a key (its name, its code, and what it types)."""
+        """Press and release a key: its name, its code, and what it types."""
         known: dict[str, Any] = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", **known, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **known)

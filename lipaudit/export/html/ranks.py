@@ -31,10 +31,9 @@ def ranks(key: str, rows: Sequence[LayerRecord]) -> list[int]:
 def _natural(name: str) -> tuple[Any, ...]:
     """Text in the order in which people count: ``block2`` before ``block10``."""
     parts = re.split(r"([0-9]+)", name)
-    return (
-        *((part.casefold(), int(digits)) for part, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True)),
-        name,
-    )
+    counts = [digits.lstrip("0") for digits in (*parts[1::2], "")]
+    pairs = tuple((part.casefold(), len(n), n) for part, n in zip(parts[::2], counts, strict=True))
+    return (pairs, name)
 
 
 def _size(shape: tuple[int, ...] | None) -> tuple[Any, ...]:
