@@ -252,3 +252,18 @@ def test_a_name_with_its_own_script_runs_nothing(browser: Browser, pages: dict[s
     browser.open(spoilt)
     assert browser.evaluate("window.broken === undefined")
     assert browser.problems == []
+
+
+@pytest.mark.parametrize("name", ["resnet", "vit"])
+def test_the_print_has_everything_on_a_sheet(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], 720)
+    browser.call("Emulation.setEmulatedMedia", media="print", features=[])
+    try:
+        wide = "Array.from(document.querySelectorAll('table, svg.network, figure'), (e) => e.getBoundingClientRect().width)"
+        assert max(browser.evaluate(wide)) <= 720
+        hidden = "Array.from(document.querySelectorAll('nav, .controls, .readout'), (e) => e.getClientRects().length)"
+        assert set(browser.evaluate(hidden)) == {0}
+        cut = "Array.from(document.querySelectorAll('.box'), (e) => e.scrollHeight - e.clientHeight)"
+        assert max(browser.evaluate(cut)) <= 0
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
