@@ -17,6 +17,7 @@ from lipaudit.report.display import count_text
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import sections
 
+_STYLES = ("page.css", "drawings.css", "table.css", "print.css")
 _PATTERNS = """<svg class="unseen" aria-hidden="true" width="0" height="0"><defs>
 <pattern id="unbounded" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
 <rect class="ground" width="6" height="6"/><rect class="stripe" width="3" height="6"/></pattern>
@@ -38,7 +39,7 @@ def render(report: AuditReport) -> str:
     It is to be written as UTF-8 and holds everything that it needs. Every text from the report is escaped; the report itself is
     inside as JSON, which the page offers as a file.
     """
-    style, script = _asset("style.css"), _asset("script.js")
+    style, script = "\n".join(map(_asset, _STYLES)), _asset("script.js")
     parts = _sections(report)
     contents = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, body in parts if body)
     body = "\n".join(section(key, name, content) for key, name, content in parts)
