@@ -122,8 +122,17 @@ def accuracy_table(trained: Sequence[Trained], seconds: dict[str, float]) -> Tab
                 None if epoch is None else epoch / paper_base,
             )
         )
-    columns = ("method", "accuracy %", "deviation", "least norm", "largest", "log10 network", "ms / step", "/ baseline")
-    columns += ("paper: accuracy", "paper: / baseline")
+    measured = (
+        "method",
+        "accuracy %",
+        "deviation",
+        "least norm",
+        "largest",
+        "log10 network",
+        "ms / step",
+        "/ baseline",
+    )
+    columns = (*measured, "paper: accuracy", "paper: / baseline")
     return Table(
         "test accuracy, norms of the convolutions after training and time of a step", columns, tuple(rows), "accuracy"
     )
