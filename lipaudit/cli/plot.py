@@ -51,7 +51,7 @@ class PlotFile:
 
         if len(models) > 1:
             raise UsageError(f"--plot draws one model, and these are {len(models)}; audit them one by one")
-        check_no_model(self.path, read, "--plot")
+        check_no_model(self.path, read, option="--plot")
 
     def write(self, report: AuditReport, debug: bool, quiet: bool) -> None:
         """Draw the report and write the file, whole or not at all."""
