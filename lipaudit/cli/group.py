@@ -16,6 +16,7 @@ import click
 from lipaudit import __version__
 from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
+from lipaudit.cli.export import export
 from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
 from lipaudit.cli.options import State
 from lipaudit.cli.reproduce import reproduce
@@ -37,6 +38,7 @@ Examples:
   lipaudit weights.safetensors --arch resnet18 --format json -o report.json
   lipaudit 'timm:resnet18.*' --format tsv
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
+  lipaudit export report.json --to huggingface --card README.md
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
@@ -47,7 +49,7 @@ Examples:
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound)
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded)
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
@@ -112,5 +114,5 @@ def cli() -> None:
     """
 
 
-for _command in (audit, compare, reproduce, list_names, list_methods, list_rules, schema):
+for _command in (audit, compare, export, reproduce, list_names, list_methods, list_rules, schema):
     cli.add_command(_command)

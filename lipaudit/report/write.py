@@ -42,21 +42,22 @@ def check_no_model(path: Path, models: Sequence[str]) -> None:
             raise UsageError(f"-o {path} would replace {model}, which the audit reads; name another file")
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, newline: str | None = None) -> None:
     """Write ``text`` to a temporary file beside ``path``, then rename it over ``path``.
 
     Links are followed, and what is no regular file (a device, a pipe) is written to directly. An interruption leaves no
     temporary file. What UTF-8 lacks (bytes of a file name that are no text) is written as a backslash
-    escape. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
+    escape. ``newline`` is that of :func:`open`: with "" line ends stay as they are in ``text``. Raises
+    :class:`~lipaudit.errors.OutputError` where the system refuses.
     """
     target = Path(os.path.realpath(path))
     try:
         if _is_special(target):
-            target.write_text(text, encoding="utf-8", errors="backslashreplace")
+            target.write_text(text, encoding="utf-8", errors="backslashreplace", newline=newline)
             return
         temporary = _temporary(target)
         try:
-            with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            with temporary.open("x", encoding="utf-8", errors="backslashreplace", newline=newline) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())

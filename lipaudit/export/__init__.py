@@ -1,0 +1,1 @@
+"""Reports in the formats of other tools: model cards, bills of materials, findings, test results."""
