@@ -44,7 +44,7 @@ def find_config(folder: Path) -> Config | None:
 def _table(file: Path) -> Any:
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no text, numbers or nesting without measure
         raise UsageError(f"{file} is no TOML: {error}; {_NO_CONFIG}") from None
     tools = document.get("tool")
     return tools.get("lipaudit") if isinstance(tools, dict) else None
@@ -65,7 +65,10 @@ def _checked(file: Path, table: Any) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond floats
+        return False
 
 
 def _is_positive(value: Any) -> bool:

@@ -47,8 +47,9 @@ class Card:
 
 def metadata_node(card: Card) -> yaml.MappingNode:
     """The metadata as YAML nodes. Raises :class:`~lipaudit.errors.UsageError` where it is no block of keys, one per line."""
+    text = re.sub(r"(\r\n|\r|\n)\Z", "", card.metadata)  # the last line end belongs to the line of dashes
     try:
-        root = yaml.compose(card.metadata, yaml.SafeLoader)
+        root = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise UsageError(
             f"the metadata of the card is no valid YAML ({' '.join(str(error).split())}); {_WHOLE}"

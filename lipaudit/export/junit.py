@@ -20,7 +20,6 @@ from lipaudit.report.gate import (
     MAX_LAYER,
     MAX_LOG10_BOUND,
     NETWORK,
-    NO_UNBOUNDED,
     STRICT,
     Gates,
     gate_problems,
@@ -30,10 +29,12 @@ from lipaudit.report.gate import (
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import headline
 
+_BOUNDED = "bounded"
+
 
 @dataclass(frozen=True)
 class Case:
-    """One test: ``outcome`` is ``passed``, ``failure`` or ``skipped``, ``text`` says why it is not passed."""
+    """One test: ``kind`` is the gate, or whether there is a bound; ``outcome`` is ``passed``, ``failure`` or ``skipped``, ``text`` says why it is not passed."""
 
     kind: str
     name: str
@@ -80,7 +81,7 @@ def cases(report: AuditReport, gates: Gates) -> list[Case]:
     without = "failure" if gates.no_unbounded or gates.strict else "skipped"
     missing = [("network", network_missing_bound(report))]
     missing += [(layer.name, missing_bound(report, layer)) for layer in report.layers]
-    found += [Case(NO_UNBOUNDED, name, without if text else "passed", text) for name, text in missing]
+    found += [Case(_BOUNDED, name, without if text else "passed", text) for name, text in missing]
     return found
 
 

@@ -130,7 +130,7 @@ def exceeded(report: AuditReport, gates: Gates) -> Iterable[tuple[str, str]]:
         if places:
             rows = f"{count_text(len(places), 'row')} of {len(report.layers)}"
             what = f"above {gates.max_layer!r} or without a bound" if gate == MAX_LAYER else "without a finite bound"
-            whole.append(f"{rows} {what} ({'; '.join(places[:3])}{'; ...' if len(places) > 3 else ''}){_hint(report)}")
+            whole.append(f"{rows} {what} ({'; '.join(places[:3])}{'; ...' if len(places) > 3 else ''}){_hint(report, 'the network')}")
         yield gate, "; ".join(whole)
 
 
@@ -158,15 +158,15 @@ def _over(report: AuditReport) -> str:
     return "" if domain == "global" else f" over {place(report.settings, domain)}"
 
 
-def _hint(report: AuditReport) -> str:
+def _hint(report: AuditReport, whose: str = "it") -> str:
     """Which option would give a figure."""
     other = finite_elsewhere(report)
     if other is not None:
-        return f"; over {place(report.settings, other.domain)} it has one: --domain {other.domain}"
+        return f"; over {place(report.settings, other.domain)} {whose} has one: --domain {other.domain}"
     guess = estimated_elsewhere(report)
     if guess is not None:
         return (
-            f"; over {place(report.settings, guess.domain)} it has an estimate by {report.settings.method}, which is no bound: "
+            f"; over {place(report.settings, guess.domain)} {whose} has an estimate by {report.settings.method}, which is no bound: "
             f"--method gram with --domain {guess.domain} may give one"
         )
     if may_be_finite_on_images(report):
