@@ -130,7 +130,9 @@ def exceeded(report: AuditReport, gates: Gates) -> Iterable[tuple[str, str]]:
         if places:
             rows = f"{count_text(len(places), 'row')} of {len(report.layers)}"
             what = f"above {gates.max_layer!r} or without a bound" if gate == MAX_LAYER else "without a finite bound"
-            whole.append(f"{rows} {what} ({'; '.join(places[:3])}{'; ...' if len(places) > 3 else ''}){_hint(report, 'the network')}")
+            whole.append(
+                f"{rows} {what} ({'; '.join(places[:3])}{'; ...' if len(places) > 3 else ''}){_hint(report, 'the network')}"
+            )
         yield gate, "; ".join(whole)
 
 
