@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -40,8 +41,6 @@ def test_the_commands_of_exports(tmp_path: Path) -> None:
 
 
 def test_a_line_that_ends_otherwise_than_shown_fails() -> None:
-    import subprocess
-
     for block, code in (
         ("false # ends with 1", 0),
         ("true", 0),

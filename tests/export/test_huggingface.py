@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
@@ -145,8 +146,6 @@ def test_other_results_and_models_are_kept() -> None:
 
 
 def loaded_index(text: str) -> Any:
-    import yaml
-
     return yaml.safe_load(text.split("---\n")[1])["model-index"]
 
 
