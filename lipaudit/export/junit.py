@@ -34,7 +34,9 @@ _BOUNDED = "bounded"
 
 @dataclass(frozen=True)
 class Case:
-    """One test: ``kind`` is the gate, or whether there is a bound; ``outcome`` is ``passed``, ``failure`` or ``skipped``, ``text`` says why it is not passed."""
+    """One test: ``kind`` is the gate, or that there is a bound; ``outcome`` is ``passed``, ``failure`` or ``skipped``, and
+    ``text`` says why it is not passed.
+    """
 
     kind: str
     name: str
