@@ -24,6 +24,7 @@ from lipaudit.cli.options import (
     weights_option,
     with_options,
 )
+from lipaudit.cli.plot import PlotFile, plot_option
 from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
 from lipaudit.errors import UsageError
 
@@ -108,6 +109,7 @@ _OPTIONS = with_options(
     click.option(
         "-o", "--output", type=click.Path(path_type=Path), help="Write the report to this file, whole or not at all."
     ),
+    plot_option,
     click.option(
         "--columns",
         metavar="A,B,...",
@@ -146,6 +148,7 @@ def audit(
     inputs: tuple[str, ...],
     form: str,
     output: Path | None,
+    plot: PlotFile | None,
     columns: str | None,
     depth: int | None,
     quiet: bool,
@@ -165,10 +168,15 @@ def audit(
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
         check_writable(file)
+    if plot:
+        plot.check(file, options["structure"])
     options["input_shape"] = input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
+    read = [*specs, options["weights"] or "", options["around"] or ""]
     if file:
-        check_no_model(file, [*specs, options["weights"] or "", options["around"] or ""])
+        check_no_model(file, read)
+    if plot:
+        plot.check_models(specs, read)
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
@@ -189,6 +197,8 @@ def audit(
             say(f"lipaudit: report written to {file}")
     elif reports and not streamed:
         emit(layout.render(reports, several))
+    if plot and reports:
+        plot.write(reports[0], debug, quiet)
     return worst(codes)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +68,7 @@ def export(
     sarif, junit and markdown take a file of several reports. sarif and junit say which gates are met, and end with the exit
     code of an audit that has the same gates.
     """
-    from lipaudit.report.write import check_writable, write_whole
+    from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     given = {"card": card, "model_index": model_index, "spec_version": spec_version}
     _refuse(ctx, name, [key for key, value in given.items() if value is not None])
@@ -79,12 +77,12 @@ def export(
     file = card or (None if output == Path("-") else output)
     if file is not None:
         check_writable(file)
-        _check_apart(file, report)
+        check_no_model(file, [report], "export", "-o" if card is None else "--card")
     gates = chosen_gates(ctx, options, quiet or not FORMATS[name].judges)
     reports = _read(report)
     settings = ExportSettings(gates.gates, None if report == "-" else report, spec_version or "1.6", model_index)
     if card is not None:
-        write_whole(card, _updated(card, reports, settings), newline="")
+        write_whole(card, _updated(card, reports, settings))
     elif file is not None:
         write_whole(file, export_reports(reports, name, settings) + "\n")
     else:
@@ -102,14 +100,6 @@ def _refuse(ctx: click.Context, name: str, given: list[str]) -> None:
     if not FORMATS[name].judges and (typed := given_gates(ctx)):
         judging = " and ".join(entry.name for entry in FORMATS.values() if entry.judges)
         raise UsageError(f"{name} has no place for gates: {typed[0]} is for {judging}")
-
-
-def _check_apart(file: Path, report: str) -> None:
-    same = False
-    with suppress(OSError, ValueError):  # what is no file has nothing to lose
-        same = os.path.samefile(file, report)
-    if same:
-        raise UsageError(f"{file} is the report itself, which would be lost: name another file")
 
 
 def _read(report: str) -> tuple[AuditReport, ...]:

@@ -16,6 +16,7 @@ import click
 from lipaudit import __version__
 from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
+from lipaudit.cli.diff import diff
 from lipaudit.cli.export import export
 from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
 from lipaudit.cli.options import State
@@ -43,13 +44,14 @@ Examples:
   lipaudit model.onnx --method sedghi2019
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit methods
+  lipaudit diff before.json after.json --max-growth 1.05
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
   lipaudit reproduce spectral-table
 
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded)
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded, --max-growth, --max-layer-growth)
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
@@ -114,5 +116,5 @@ def cli() -> None:
     """
 
 
-for _command in (audit, compare, export, reproduce, list_names, list_methods, list_rules, schema):
+for _command in (audit, compare, diff, export, reproduce, list_names, list_methods, list_rules, schema):
     cli.add_command(_command)

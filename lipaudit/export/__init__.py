@@ -1,1 +1,1 @@
-"""Reports in the formats of other tools: model cards, bills of materials, findings, test results."""
+"""Reports in the forms that other tools and people read."""

@@ -57,12 +57,19 @@ def _markdown(reports: Sequence[AuditReport], _settings: ExportSettings) -> str:
     return Layout("markdown").render(reports)
 
 
+def _html(reports: Sequence[AuditReport], _settings: ExportSettings) -> str:
+    from lipaudit.export.html import render
+
+    return render(reports[0])
+
+
 _ALL = (
     Format("huggingface", ".md", _huggingface),
     Format("cyclonedx", ".cdx.json", _cyclonedx),
     Format("sarif", ".sarif", _sarif, several=True, judges=True),
     Format("junit", ".xml", _junit, several=True, judges=True),
     Format("markdown", ".md", _markdown, several=True),
+    Format("html", ".html", _html),
 )
 FORMATS = {entry.name: entry for entry in _ALL}
 

@@ -115,6 +115,8 @@ def _check_identity(document: Any) -> None:
         raise UsageError(
             "this JSON is a comparison of methods, no report of an audit: read it with Comparison.from_json"
         )
+    if document.get("kind") == "diff":
+        raise UsageError("this JSON is a diff of two reports, no report of an audit: read it with ReportDiff.from_json")
     version = document["schema_version"]
     major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
     if major != supported:

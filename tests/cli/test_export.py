@@ -116,8 +116,8 @@ def test_a_card_that_is_not_there_is_created(folder: Path) -> None:
         ),
         (["one.json", "--to", "markdown", "--max-layer", "3"], "--max-layer is for sarif and junit"),
         (["one.json", "--to", "huggingface", "--card", "c.md", "-o", "d.md"], "leave out -o, or the card"),
-        (["one.json", "--to", "junit", "-o", "one.json"], "one.json is the report itself"),
-        (["one.json", "--to", "huggingface", "--card", "./one.json"], "one.json is the report itself"),
+        (["one.json", "--to", "junit", "-o", "one.json"], "-o one.json would replace one.json, which the export reads"),
+        (["one.json", "--to", "huggingface", "--card", "./one.json"], "--card one.json would replace one.json"),
         (["one.json", "--to", "junit", "-o", "no/such/file"], "there is no folder"),
         (
             ["one.json", "--to", "huggingface", "--card", "broken.md"],
