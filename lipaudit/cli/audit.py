@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lipaudit.cli.gates import chosen_gates, gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
     arch_option,
     channels,
     debug_option,
     device_option,
-    finite,
     folder,
     input_option,
     input_shape,
@@ -132,19 +132,7 @@ _OPTIONS = with_options(
         "computed again.",
     ),
     click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
-    click.option(
-        "--strict",
-        is_flag=True,
-        help="End with 4 if anything is unsupported or unbounded over the domain, or an estimate (see --method).",
-    ),
-    click.option(
-        "--max-log10-bound",
-        "gate",
-        type=float,
-        callback=finite,
-        metavar="X",
-        help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
-    ),
+    gate_options,
 )
 
 
@@ -164,8 +152,6 @@ def audit(
     columns: str | None,
     depth: int | None,
     quiet: bool,
-    strict: bool,
-    gate: float | None,
     **options: Any,
 ) -> int:
     """Audit one or several models (the verb may be left out)."""
@@ -173,8 +159,9 @@ def audit(
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
-    if gate is not None and options["structure"]:
-        raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
+    gates = chosen_gates(ctx, options, quiet)
+    if options["structure"]:
+        gates.refuse_structure()
     _check_domain(options)
     _check_method(options)
     file = None if output == Path("-") else output
@@ -203,7 +190,7 @@ def audit(
         if streamed:
             emit(("\n\n" if reports else "") + text)
         reports.append(report)
-        codes.append(_judge(report, strict, gate))
+        codes.append(gates.judge(report))
     if reports and file:
         write_whole(file, layout.render(reports, several) + "\n")
         if not quiet:
@@ -241,20 +228,6 @@ def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> 
     finally:
         if progress:
             progress.finish()
-
-
-def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
-    """The exit code that a report deserves, explained on stderr."""
-    from lipaudit.report.gate import gate_problem, strict_problem
-
-    code = 0
-    if gate is not None and (problem := gate_problem(report, gate)):
-        say(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})")
-        code = 1
-    if strict and (problem := strict_problem(report)):
-        say(f"lipaudit: strict: {report.model.spec}: {problem}")
-        code = 4
-    return code
 
 
 def _check_domain(options: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from lipaudit import __version__
 from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
 from lipaudit.cli.diff import diff
+from lipaudit.cli.export import export
 from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
 from lipaudit.cli.options import State
 from lipaudit.cli.reproduce import reproduce
@@ -38,6 +39,7 @@ Examples:
   lipaudit weights.safetensors --arch resnet18 --format json -o report.json
   lipaudit 'timm:resnet18.*' --format tsv
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
+  lipaudit export report.json --to huggingface --card README.md
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
@@ -49,7 +51,7 @@ Examples:
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound, --max-growth, --max-layer-growth)
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded, --max-growth, --max-layer-growth)
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
@@ -114,5 +116,5 @@ def cli() -> None:
     """
 
 
-for _command in (audit, compare, diff, reproduce, list_names, list_methods, list_rules, schema):
+for _command in (audit, compare, diff, export, reproduce, list_names, list_methods, list_rules, schema):
     cli.add_command(_command)
