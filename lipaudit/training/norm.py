@@ -147,7 +147,7 @@ def _gradient(
         symbol = torch.complex(*parts) if len(parts) == 2 else parts[0]
         slope = grad * where.factor * schatten_gradient(symbol, value[None] / where.factor, products)[0]
         waves = waves[0].to(slope.device)
-        phases = waves.conj().to(slope.dtype) if slope.is_complex() else torch.ones_like(waves.real).to(slope)
+        phases = waves.conj_physical().to(slope.dtype) if slope.is_complex() else torch.ones_like(waves.real).to(slope)
         turned = (phases[:, None, None] * slope).real if slope.is_complex() else phases[:, None, None] * slope
         return where.weight_gradient(turned, place[:1], weight).to(weight.dtype)
 
