@@ -7,20 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lipaudit.api import audit, compare
+    from lipaudit.diffing import diff
     from lipaudit.report.comparison import Comparison
+    from lipaudit.report.diff import ReportDiff
     from lipaudit.report.record import AuditReport
     from lipaudit.spectral.bracket import Bracket
     from lipaudit.spectral.convolution import conv_norm
     from lipaudit.spectral.gram import spectral_norm
 
 __version__ = "0.1.0"
-__all__ = ["AuditReport", "Bracket", "Comparison", "__version__", "audit", "compare", "conv_norm", "spectral_norm"]
+__all__ = [
+    "AuditReport",
+    "Bracket",
+    "Comparison",
+    "ReportDiff",
+    "__version__",
+    "audit",
+    "compare",
+    "conv_norm",
+    "diff",
+    "spectral_norm",
+]
 
 # torch takes seconds to import, and `lipaudit --help` needs none of it: what needs torch is imported at first use
 _HOMES = {
     "audit": "lipaudit.api",
     "compare": "lipaudit.api",
+    "diff": "lipaudit.diffing",
     "Comparison": "lipaudit.report.comparison",
+    "ReportDiff": "lipaudit.report.diff",
     "AuditReport": "lipaudit.report.record",
     "Bracket": "lipaudit.spectral.bracket",
     "conv_norm": "lipaudit.spectral.convolution",

@@ -124,8 +124,8 @@ def placed(loaded: LoadedModel, device: str, structure: bool = False) -> Iterato
 
 def captured(loaded: LoadedModel, place: torch.device, structure: bool = False) -> Captured:
     """The network as a graph; ``structure`` fills the places of weights that were never read."""
-    inputs = _inputs(loaded, place)
-    graph = _graph(loaded.module, inputs)
+    inputs = zero_inputs(loaded, place)
+    graph = graph_of(loaded.module, inputs)
     recognised = recognise(fill(graph) if structure else graph)
     return Captured(inputs, graph, recognised, fold(recognised))
 
@@ -170,7 +170,8 @@ def _on_device(module: nn.Module, device: str) -> Iterator[torch.device]:
         module.to(original)
 
 
-def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor]:
+def zero_inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor]:
+    """Zeros of the shapes and types that a network reads."""
     try:
         return {
             name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=device)
@@ -183,7 +184,7 @@ def _inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Tensor
         ) from error
 
 
-def _graph(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
+def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     """The network as a graph, or its layers one by one where it is none but runs on the inputs."""
     try:
         return capture(module, inputs)

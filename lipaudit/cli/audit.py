@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lipaudit.cli.fleet_options import fleet_options, take_fleet
+from lipaudit.cli.gates import ChosenGates, chosen_gates, gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
     arch_option,
     channels,
     debug_option,
     device_option,
-    finite,
     folder,
     input_option,
     input_shape,
@@ -25,6 +26,7 @@ from lipaudit.cli.options import (
     weights_option,
     with_options,
 )
+from lipaudit.cli.plot import PlotFile, plot_option
 from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
 from lipaudit.errors import UsageError
 
@@ -113,6 +115,7 @@ _OPTIONS = with_options(
         help="Write the report to this file, whole or not at all; FILE.jsonl is the record of a fleet, from which the same "
         "command goes on.",
     ),
+    plot_option,
     click.option(
         "--columns",
         metavar="A,B,...",
@@ -135,19 +138,7 @@ _OPTIONS = with_options(
         "computed again.",
     ),
     click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
-    click.option(
-        "--strict",
-        is_flag=True,
-        help="End with 4 if anything is unsupported or unbounded over the domain, or an estimate (see --method).",
-    ),
-    click.option(
-        "--max-log10-bound",
-        "gate",
-        type=float,
-        callback=finite,
-        metavar="X",
-        help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
-    ),
+    gate_options,
     fleet_options,
 )
 
@@ -164,11 +155,10 @@ def audit(
     inputs: tuple[str, ...],
     form: str,
     output: Path | None,
+    plot: PlotFile | None,
     columns: str | None,
     depth: int | None,
     quiet: bool,
-    strict: bool,
-    gate: float | None,
     **options: Any,
 ) -> int:
     """Audit one or several models (the verb may be left out).
@@ -183,23 +173,27 @@ def audit(
     fleet = take_fleet(options)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
-    if gate is not None and options["structure"]:
-        raise UsageError("--structure computes no figures, and --max-log10-bound needs one: leave out one of them")
+    gates = chosen_gates(ctx, options, quiet)
     if fleet.is_asked_for(output, form):
         from lipaudit.cli.fleet import audit_fleet
 
         options["input_shape"] = input_shape(inputs)
-        shown = fleet.shown(form, output, columns, depth, quiet)
-        return audit_fleet(ctx, models, options, fleet, shown, _check, lambda report: _judge(report, strict, gate))
-    _check(options)
+        shown = fleet.shown(form, output, columns, depth, quiet, plot is not None)
+        return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates.judge)
+    _check(gates, options)
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
         check_writable(file)
+    if plot:
+        plot.check(file, options["structure"])
     options["input_shape"] = input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
+    read = [*specs, options["weights"] or "", options["around"] or ""]
     if file:
-        check_no_model(file, [*specs, options["weights"] or "", options["around"] or ""])
+        check_no_model(file, read)
+    if plot:
+        plot.check_models(specs, read)
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
@@ -213,13 +207,15 @@ def audit(
         if streamed:
             emit(("\n\n" if reports else "") + text)
         reports.append(report)
-        codes.append(_judge(report, strict, gate))
+        codes.append(gates.judge(report))
     if reports and file:
         write_whole(file, layout.render(reports, several) + "\n")
         if not quiet:
             say(f"lipaudit: report written to {file}")
     elif reports and not streamed:
         emit(layout.render(reports, several))
+    if plot and reports:
+        plot.write(reports[0], debug, quiet)
     return worst(codes)
 
 
@@ -251,22 +247,10 @@ def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> 
             progress.finish()
 
 
-def _judge(report: AuditReport, strict: bool, gate: float | None) -> int:
-    """The exit code that a report deserves, explained on stderr."""
-    from lipaudit.report.gate import gate_problem, strict_problem
-
-    code = 0
-    if gate is not None and (problem := gate_problem(report, gate)):
-        say(f"lipaudit: gate exceeded: {report.model.spec}: {problem} (--max-log10-bound {gate!r})")
-        code = 1
-    if strict and (problem := strict_problem(report)):
-        say(f"lipaudit: strict: {report.model.spec}: {problem}")
-        code = 4
-    return code
-
-
-def _check(options: dict[str, Any]) -> None:
+def _check(gates: ChosenGates, options: dict[str, Any]) -> None:
     """Refuse what does not go together before any model is loaded."""
+    if options["structure"]:
+        gates.refuse_structure()
     _check_domain(options)
     _check_method(options)
 

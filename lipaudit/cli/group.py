@@ -16,6 +16,8 @@ import click
 from lipaudit import __version__
 from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
+from lipaudit.cli.diff import diff
+from lipaudit.cli.export import export
 from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
 from lipaudit.cli.options import State
 from lipaudit.cli.reproduce import reproduce
@@ -37,18 +39,20 @@ Examples:
   lipaudit weights.safetensors --arch resnet18 --format json -o report.json
   lipaudit 'timm:resnet18.*' --format tsv
   lipaudit model.onnx --quiet --strict --max-log10-bound 12
+  lipaudit export report.json --to huggingface --card README.md
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
   lipaudit --models-from models.txt --jobs 4 -o fleet.jsonl
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit methods
+  lipaudit diff before.json after.json --max-growth 1.05
   lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
   lipaudit reproduce spectral-table
 
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound)
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded, --max-growth, --max-layer-growth)
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
@@ -113,5 +117,5 @@ def cli() -> None:
     """
 
 
-for _command in (audit, compare, reproduce, list_names, list_methods, list_rules, schema):
+for _command in (audit, compare, diff, export, reproduce, list_names, list_methods, list_rules, schema):
     cli.add_command(_command)

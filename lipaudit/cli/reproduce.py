@@ -35,12 +35,21 @@ _folder_option = click.option(
     help="Folder for the tables as CSV and the plots as PNG; created where it is missing.",
 )
 
+_data_option = click.option(
+    "--data",
+    metavar="DIR",
+    callback=folder,
+    help="Folder with CIFAR-10 (cifar-10-batches-py) for regularization --full, which trains on it; by default it trains on the digits "
+    "of scikit-learn.",
+)
+
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--full", is_flag=True, help="The paper's sizes, meant for a GPU, instead of reduced ones.")
 @device_option
 @_weights_option
+@_data_option
 @seed_option
 @_folder_option
 @debug_option
@@ -58,7 +67,7 @@ def reproduce(ctx: click.Context, /, names: tuple[str, ...], folder: Path, weigh
         from lipaudit.experiments.run import check, choose, run
         from lipaudit.experiments.write import output_folder
 
-        chosen = choose(names, weights)
+        chosen = choose(names, weights, options["data"])
     if not chosen:
         _refuse_options(ctx)
         emit(listing(all_experiments()))

@@ -9,6 +9,7 @@ from lipaudit.experiments import (
     simulated_convolutions,
     resnet18_layers,
     network_ratios,
+    regularization,
     memory_table,
 )
 # isort: on
@@ -18,6 +19,7 @@ __all__ = [
     "dimension_table",
     "memory_table",
     "network_ratios",
+    "regularization",
     "resnet18_layers",
     "simulated_convolutions",
     "spectral_table",

@@ -5,9 +5,9 @@ real kernels), N = 6, in complex64, stride ignored, as in the paper's Algorithm 
 
 - ``autodiff``: torch differentiates the iteration and keeps every iterate;
 - ``explicit``: Proposition 4 (:mod:`lipaudit.spectral.gradient`), which keeps the symbols only;
-- ``one frequency``: the maximum is searched without a graph, a chunk of frequencies at a time, and only the symbol at the maximising
-  frequency is differentiated. The gradient is the same, because the maximum passes it to one frequency; a 1 x 1 kernel
-  has one symbol.
+- ``one frequency``: :func:`lipaudit.training.spectral_norm_bound`, which searches the maximum without a graph, a chunk of frequencies at a
+  time, and differentiates only the symbol at the maximising one. The gradient is the same, because the maximum passes it to one
+  frequency; a 1 x 1 kernel has one symbol.
 
 How memory is counted is told in :mod:`lipaudit.experiments.live_memory`. The seconds are those of a second run, which the counted one
 has warmed up and which nothing counts.
@@ -28,12 +28,12 @@ from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gradient import schatten_norm
 from lipaudit.spectral.published.gram_iteration import schatten_norms
+from lipaudit.training import Geometry, spectral_norm_bound
 
 PRODUCTS = 6
 # MB: autodiff, explicit; the paper prints "< 42 000" for ResNet50, the memory of its card
 PAPER = {"resnet18": ("9770", 4322.0), "resnet34": ("17152", 7088.0), "resnet50": ("< 42000", 27535.0)}
 AGREEMENT = 1e-3
-CHUNK_NUMBERS = 2**20
 _MB = 1e6
 
 Bound = Callable[[torch.Tensor, tuple[int, int]], torch.Tensor]
@@ -57,23 +57,10 @@ def explicit(kernel: torch.Tensor, period: tuple[int, int]) -> torch.Tensor:
 
 
 def one_frequency(kernel: torch.Tensor, period: tuple[int, int]) -> torch.Tensor:
-    """The bound with a graph through the symbol at the maximising frequency only."""
-    taps = kernel.flatten(2)  # (c_out, c_in, taps)
-    size = kernel.shape[2:]
-    grid = (1, 1) if taps.shape[2] == 1 else (period[0], period[1] // 2 + 1)
-    offsets = torch.cartesian_prod(*[torch.arange(k, device=kernel.device) for k in size])
-    index = torch.cartesian_prod(*[torch.arange(n, device=kernel.device) for n in grid])
-    turns = (index[:, None, :] * offsets).to(torch.float64) / torch.tensor(period, device=kernel.device)
-    waves = torch.polar(torch.ones((), dtype=torch.float64, device=kernel.device), -2 * math.pi * turns.sum(2))
-    waves = waves.to(torch.complex64)  # (frequencies, taps)
-    with torch.no_grad():
-        plain = taps.to(torch.complex64)
-        best = []
-        for part in torch.split(waves, max(1, CHUNK_NUMBERS // math.prod(taps.shape[:2]))):
-            *_, bounds = schatten_norms((plain @ part.T).permute(2, 0, 1), PRODUCTS)
-            best.append(bounds)
-        top = waves[torch.cat(best).argmax()]
-    return schatten_norm(torch.complex(taps @ top.real, taps @ top.imag), PRODUCTS)
+    """The bound with a gradient through the symbol at the maximising frequency only."""
+    geometry = Geometry(period, padding="same", padding_mode="circular")
+    # a lattice this fine would have more points than the grid, which is then kept
+    return spectral_norm_bound(kernel, geometry, PRODUCTS, oversampling=max(2, *period))
 
 
 WAYS: dict[str, Bound] = {"autodiff": autodiff, "explicit": explicit, "one frequency": one_frequency}

@@ -6,10 +6,8 @@ One legend below all axes, so that it covers no curve. A label has the same colo
 from __future__ import annotations
 
 import io
-import os
 import textwrap
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from lipaudit.experiments.result import Plot, Series
@@ -17,27 +15,6 @@ from lipaudit.experiments.result import Plot, Series
 _STYLES = ("-", "--", "-.", ":")
 _MOST_LABELS = 12
 _BARS = 0.8  # width of the bars of one category
-
-
-def plot_problem() -> str:
-    """Why nothing can be drawn: matplotlib is missing or cannot be imported; empty where it can.
-
-    Matplotlib reads ``MPLBACKEND`` when it is imported and fails where that names no backend. Drawing to a file needs none,
-    so that the variable is hidden meanwhile.
-    """
-    if find_spec("matplotlib") is None:
-        return 'matplotlib is not installed (the extra "plot")'
-    backend = os.environ.pop("MPLBACKEND", None)
-    try:
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401
-    except Exception as error:  # a broken installation may raise anything
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return f'matplotlib (the extra "plot") cannot be imported: {type(error).__name__}: {reason}'
-    finally:
-        if backend is not None:
-            os.environ["MPLBACKEND"] = backend
-    return ""
 
 
 def draw(plots: Sequence[Plot], title: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import torch
@@ -20,7 +21,8 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 class Request:
     """What the user chose: the paper's sizes or reduced ones, where to compute, which weights, and the seed of all that is random.
 
-    ``weights`` is None for the paper's (torchvision's IMAGENET1K_V1), a tag, a file, or ``random``.
+    ``weights`` is None for the paper's (torchvision's IMAGENET1K_V1), a tag, a file, or ``random``; ``data`` is a folder of images, None
+    for those that need none.
     """
 
     full: bool = False
@@ -28,6 +30,7 @@ class Request:
     weights: str | None = None
     seed: int = 0
     progress: Progress | None = None
+    data: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
@@ -48,6 +51,7 @@ class Experiment:
     """A registered experiment: ``reproduces`` names the table or figure, ``reduced`` and ``full`` the sizes in words.
 
     ``networks`` are those that it reads weights of, and ``full_networks`` those at the paper's sizes.
+    ``full_data`` says in words which images the paper's sizes need from a folder.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Experiment:
     function: Callable[[Request], Result]
     networks: tuple[str, ...] = ()
     full_networks: tuple[str, ...] = ()
+    full_data: str = ""
 
     @property
     def uses_weights(self) -> bool:

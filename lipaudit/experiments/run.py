@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import lipaudit.experiments  # noqa: F401  registers the experiments
 from lipaudit.errors import UsageError
 from lipaudit.experiments.device import find_device, full_precision
 from lipaudit.experiments.models import check_weights
-from lipaudit.experiments.plot import plot_problem
 from lipaudit.experiments.registry import Experiment, Progress, Request, find_experiments
 from lipaudit.experiments.result import Result
+from lipaudit.export.matplotlib_ import plot_problem
 
 
-def choose(names: Sequence[str], weights: str | None) -> tuple[Experiment, ...]:
-    """The experiments of those names; weights that none of them reads are refused."""
+def choose(names: Sequence[str], weights: str | None, data: Path | None = None) -> tuple[Experiment, ...]:
+    """The experiments of those names; weights or images that none of them reads are refused."""
     chosen = find_experiments(names)
     if weights is not None and not names:
         raise UsageError("--weights needs the NAME of an experiment that reads them")
     if weights is not None and not any(experiment.uses_weights for experiment in chosen):
         raise UsageError(f"{', '.join(names)} reads no weights: leave out --weights")
+    if data is not None and not any(experiment.full_data for experiment in chosen):
+        raise UsageError("--data needs the NAME of an experiment that reads images: regularization")
     return chosen
 
 
-def check(experiments: Sequence[Experiment], *, full: bool, device: str, weights: str | None, seed: int) -> None:
-    """What can be known before anything is computed: the device, the seed and the weights.
+def check(
+    experiments: Sequence[Experiment],
+    *,
+    full: bool,
+    device: str,
+    weights: str | None,
+    seed: int,
+    data: Path | None = None,
+) -> None:
+    """What can be known before anything is computed: the device, the seed, the weights and the folder of images.
 
     Raises:
         LipauditError: where one of them is not available.
@@ -32,6 +43,20 @@ def check(experiments: Sequence[Experiment], *, full: bool, device: str, weights
     Request(full, find_device(device), weights, seed)
     for experiment in experiments:
         check_weights(weights, experiment.full_networks if full else experiment.networks)
+        if experiment.full_data:
+            check_folder(experiment, full, data)
+
+
+def check_folder(experiment: Experiment, full: bool, data: Path | None) -> None:
+    """Images from a folder belong to the paper's sizes."""
+    if full and data is None:
+        raise UsageError(f"{experiment.name} --full needs --data DIR, a folder with {experiment.full_data}")
+    if not full and data is not None:
+        raise UsageError(
+            f"--data is for the paper's sizes: add --full, or leave it out and {experiment.name} trains on digits"
+        )
+    if data is not None and not data.is_dir():
+        raise UsageError(f"--data {data} is no folder; name one with {experiment.full_data}")
 
 
 def run(
@@ -42,6 +67,7 @@ def run(
     weights: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    data: Path | None = None,
 ) -> Result:
     """One experiment, with float32 products in full precision.
 
@@ -49,7 +75,7 @@ def run(
         LipauditError: where the device or the weights are not available.
     """
     with full_precision():
-        return experiment.function(Request(full, find_device(device), weights, seed, progress))
+        return experiment.function(Request(full, find_device(device), weights, seed, progress, data))
 
 
 def missing_plot(result: Result) -> str:

@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lipaudit.errors import OutputError
-from lipaudit.experiments.plot import draw, plot_problem
+from lipaudit.experiments.plot import draw
 from lipaudit.experiments.result import Cell, Result, Table
+from lipaudit.export.matplotlib_ import plot_problem
 
 
 @contextmanager

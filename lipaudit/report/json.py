@@ -66,10 +66,36 @@ def from_json(text: str | bytes) -> AuditReport:
     Raises :class:`~lipaudit.errors.UsageError` for a document that is no lipaudit report, that has a newer major
     version, or that lacks or contradicts what it must say; the message names the place.
     """
+    return _report(_parsed(text))
+
+
+def reports_from_json(text: str | bytes) -> tuple[AuditReport, ...]:
+    """The reports in a document that holds one, or an array of several as an audit of several models writes it.
+
+    Raises :class:`~lipaudit.errors.UsageError` as :func:`from_json` does, saying which report of the array is wrong.
+    """
+    document = _parsed(text)
+    if not isinstance(document, list):
+        return (_report(document),)
+    if not document:
+        raise UsageError("the array holds no report; use a file written by `lipaudit --format json`")
+    reports = []
+    for number, entry in enumerate(document, start=1):
+        try:
+            reports.append(_report(entry))
+        except UsageError as error:
+            raise UsageError(f"report {number} of {len(document)}: {error}") from None
+    return tuple(reports)
+
+
+def _parsed(text: str | bytes) -> Any:
     try:
-        document = json.loads(text, parse_constant=no_constant)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return json.loads(text, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:  # no JSON, no text, numbers or nesting without measure
         raise UsageError(f"this is not JSON, so it is no lipaudit report: {error}") from None
+
+
+def _report(document: Any) -> AuditReport:
     _check_identity(document)
     problem = _contradiction(document)
     if problem:
@@ -89,6 +115,8 @@ def _check_identity(document: Any) -> None:
         raise UsageError(
             "this JSON is a comparison of methods, no report of an audit: read it with Comparison.from_json"
         )
+    if document.get("kind") == "diff":
+        raise UsageError("this JSON is a diff of two reports, no report of an audit: read it with ReportDiff.from_json")
     version = document["schema_version"]
     major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
     if major != supported:

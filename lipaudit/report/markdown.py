@@ -15,21 +15,30 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
 
     By default the layers have a column of remarks where a layer has one.
     """
+    return f"{render_summary(report)}\n\n{render_layers(report, columns, depth)}"
+
+
+def render_summary(report: AuditReport) -> str:
+    """The title and what an audit found, in sentences."""
+    first = warning(report)
+    parts = [f"**{escape(first)}**"] if first else []
+    parts.append(f"## Lipschitz audit of {escape(title(report.model))}")
+    for section in sections(report):
+        parts += [f"**{section.label}**", "\n".join(f"- {escape(line)}" for line in section.lines)]
+    return "\n\n".join(parts)
+
+
+def render_layers(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
+    """The table of layers."""
     rows = group_rows(report.layers, depth)
+    if not rows:
+        return "No operation of this network can stretch a perturbation."
     keys = list(columns or default_columns(rows))
     if columns is None and any(cell("note", row) for row in rows):
         keys.append("note")
-    first = warning(report)
-    lines = [f"**{escape(first)}**", ""] if first else []
-    lines += [f"## Lipschitz audit of {escape(title(report.model))}", ""]
-    for section in sections(report):
-        lines += [f"**{section.label}**", "", *(f"- {escape(line)}" for line in section.lines), ""]
-    if rows:
-        lines.append("| " + " | ".join(heading(key, rows) for key in keys) + " |")
-        lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
-        lines += ["| " + " | ".join(escape(cell(key, row)) for key in keys) + " |" for row in rows]
-    else:
-        lines.append("No operation of this network can stretch a perturbation.")
+    lines = ["| " + " | ".join(heading(key, rows) for key in keys) + " |"]
+    lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
+    lines += ["| " + " | ".join(escape(cell(key, row)) for key in keys) + " |" for row in rows]
     return "\n".join(lines)
 
 

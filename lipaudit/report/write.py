@@ -33,30 +33,31 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write the report to {path}: {error.strerror}; choose another file") from None
 
 
-def check_no_model(path: Path, models: Sequence[str]) -> None:
-    """Raise :class:`~lipaudit.errors.UsageError` where a report at ``path`` would replace a file that the audit reads."""
+def check_no_model(path: Path, models: Sequence[str], reader: str = "audit", option: str = "-o") -> None:
+    """Raise :class:`~lipaudit.errors.UsageError` where what ``option`` writes would replace a file that its ``reader`` reads."""
     for model in models:
         same = False
         with suppress(OSError, ValueError):  # a model that is no file has nothing to lose
             same = os.path.samefile(path, os.path.expanduser(model))
         if same:
-            raise UsageError(f"-o {path} would replace {model}, which the audit reads; name another file")
+            raise UsageError(f"{option} {path} would replace {model}, which the {reader} reads; name another file")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to a temporary file beside ``path``, then rename it over ``path``.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to a temporary file beside ``path``, then rename it over ``path``.
 
     Links are followed, and what is no regular file (a device, a pipe) is written to directly. An interruption leaves no
-    temporary file. What UTF-8 lacks (bytes of a file name that are no text) is written as a backslash
+    temporary file. Text is written as UTF-8; what that lacks (bytes of a file name that are no text) becomes a backslash
     escape. Raises :class:`~lipaudit.errors.OutputError` where the system refuses.
     """
     target = Path(os.path.realpath(path))
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
         if _is_special(target):
-            target.write_text(text, encoding="utf-8", errors="backslashreplace")
+            target.write_bytes(data)
             return
         with replacing(target) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+            file.write(data)
     except OSError as error:
         raise OutputError(f"cannot write the report to {path}: {error.strerror}; the old file is untouched") from None
 

@@ -17,15 +17,14 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from lipaudit.errors import CaptureError, ModelLoadError, UsageError
+from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
-from lipaudit.graph.capture import capture
-from lipaudit.graph.layers_by_hooks import layers_by_hooks
 from lipaudit.graph.linear import CONVOLUTION, DENSE
 from lipaudit.graph.node import Constant, Graph, Node
 from lipaudit.graph.placeholders import has_values
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import absorb_padding, drop_shifts, recognise_linear
+from lipaudit.opening import graph_of, zero_inputs
 from lipaudit.training.geometry import Geometry
 
 InputShape = Sequence[int] | Mapping[str, Sequence[int]]
@@ -128,14 +127,7 @@ def _graph(model: nn.Module, input_shape: InputShape) -> Graph:
     shapes = input_shape if isinstance(input_shape, Mapping) else {"": input_shape}
     loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})
     place = next((p.device for p in model.parameters()), torch.device("cpu"))
-    inputs = {
-        name: torch.zeros(shape, dtype=loaded.input_dtypes[name], device=place)
-        for name, shape in loaded.input_shapes.items()
-    }
-    try:
-        graph = capture(model, inputs)
-    except CaptureError as error:
-        graph = layers_by_hooks(model, inputs, error)
+    graph = graph_of(model, zero_inputs(loaded, place))
     return absorb_padding(recognise_linear(drop_shifts(recognise(graph))))
 
 

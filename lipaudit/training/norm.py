@@ -23,7 +23,7 @@ import torch
 
 from lipaudit.spectral.gradient import MOST_PRODUCTS, own_precision, schatten_gradient
 from lipaudit.training.geometry import Geometry, Layout, encode, layout
-from lipaudit.training.search import largest_bound, symbols
+from lipaudit.training.search import largest_bound, symbol_parts
 
 OVERSAMPLING = 16
 
@@ -143,10 +143,11 @@ def _gradient(
     with _full_precision(weight):
         waves = where.waves(slice(frequency, frequency + 1))
         blocks = where.blocks(_wide(weight))[group : group + 1]
-        symbol = symbols(blocks, waves)[0]
+        parts = symbol_parts(blocks, waves)[:, 0]
+        symbol = torch.complex(*parts) if len(parts) == 2 else parts[0]
         slope = grad * where.factor * schatten_gradient(symbol, value[None] / where.factor, products)[0]
         waves = waves[0].to(slope.device)
-        phases = waves.conj().to(slope.dtype) if slope.is_complex() else torch.ones_like(waves.real).to(slope)
+        phases = waves.conj_physical().to(slope.dtype) if slope.is_complex() else torch.ones_like(waves.real).to(slope)
         turned = (phases[:, None, None] * slope).real if slope.is_complex() else phases[:, None, None] * slope
         return where.weight_gradient(turned, place[:1], weight).to(weight.dtype)
 

@@ -68,7 +68,7 @@ def test_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_missing_matplotlib_is_said(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lipaudit.experiments.plot.find_spec", lambda name: None)
+    monkeypatch.setattr("lipaudit.export.matplotlib_.find_spec", lambda name: None)
     assert main(["reproduce", "fake", "-o", str(tmp_path)]) == 0
     assert 'no plot was written: matplotlib is not installed (the extra "plot")' in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["fake.csv"]

@@ -87,6 +87,8 @@ def test_everything_is_checked_before_anything_is_audited(fleet: Fleet, capsys: 
         (["net", "--jobs", "0"], "0 is not in the range x>=1"),
         (["net", "--jobs", "2", "--cluster", "tcp://a:1"], "choose one"),
         (["net", "--jobs", "2", "--depth", "1"], "a fleet has one summary"),
+        (["net", "--jobs", "2", "--plot", "x.png"], "--plot draws one model"),
+        (["net", "--jobs", "2", "--structure", "--max-layer", "2"], "--structure computes no figures, and --max-layer"),
         (["net", "--restart"], "--restart is for the record of a fleet: name one with -o FILE.jsonl"),
         (["net", "--restart", "--jobs", "2", "-o", "x.md"], "--restart is for the record of a fleet"),
         (["net", "--jobs", "2", "--radius", "1"], "radius is for the domain ball"),

@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from lipaudit.report.gate import gate_problem, strict_problem
+from lipaudit.report.gate import (
+    MAX_LAYER,
+    NETWORK,
+    NO_UNBOUNDED,
+    GateProblem,
+    Gates,
+    exceeded,
+    gate_problem,
+    gate_problems,
+    strict_problem,
+)
+from lipaudit.report.record import AuditReport
 from tests.report import fakes
 
 
@@ -87,3 +98,95 @@ def test_a_gate_does_not_send_to_an_estimate_as_to_a_bound() -> None:
             "; over all images with pixels in [0, 1] it has an estimate by ryu2019, which is no bound: --method gram with "
             "--domain pixels may give one"
         )
+
+
+def places(report: AuditReport, gates: Gates) -> list[str]:
+    return [problem.place for problem in gate_problems(report, gates)]
+
+
+def test_no_gate_asks_nothing() -> None:
+    assert gate_problems(fakes.unsupported(), Gates()) == ()
+
+
+def test_a_limit_for_layers_judges_the_exact_figure() -> None:
+    rows = (fakes.layer("a", 3.0), fakes.layer("b", math.nextafter(3.0, 4)), fakes.layer("c", 0.5))
+    assert gate_problems(fakes.report(rows), Gates(max_layer=3.0)) == (
+        GateProblem(MAX_LAYER, "b", "the upper bound 3.0000000000000004 is above 3.0"),
+    )
+    assert places(fakes.report(rows), Gates(max_layer=math.nextafter(3.0, 4))) == []
+    assert places(fakes.report(rows), Gates(max_layer=0.1)) == ["a", "b", "c"]
+
+
+def test_a_constant_beyond_floats_is_above_every_limit() -> None:
+    large = replace(fakes.layer("a"), upper_bound=None, log10_upper_bound=308.3)
+    zero = replace(fakes.layer("b"), upper_bound=0.0, log10_upper_bound=None)
+    silent = replace(fakes.layer("c"), upper_bound=None, log10_upper_bound=None)
+    report = fakes.report((large, zero, silent))
+    assert places(report, Gates(max_layer=1.7976931348623157e308)) == ["a", "c"]
+    above = replace(large, log10_upper_bound=0.3010299956639812)  # 10 to that is 2.0000000000000000134...
+    below = replace(large, log10_upper_bound=math.nextafter(0.3010299956639812, 0))
+    assert places(fakes.report((above,)), Gates(max_layer=2.0)) == ["a"]
+    assert places(fakes.report((below,)), Gates(max_layer=2.0)) == []
+
+
+def test_a_row_without_a_bound_passes_no_limit() -> None:
+    rows = (fakes.layer("a"), fakes.estimated("b", 1e-9), fakes.missing("c", "unbounded", "mul", "a product"))
+    report = fakes.report((*rows, fakes.missing("d", "unsupported", "fft", "")), status="unsupported")
+    found = {problem.place: problem.text for problem in gate_problems(report, Gates(max_layer=1e300))}
+    assert found == {
+        "b": "an estimate (gram), which is no bound; a gate needs a bound",
+        "c": "unbounded: a product; a gate needs a bound",
+        "d": "unsupported; a gate needs a bound",
+    }
+    assert places(report, Gates(no_unbounded=True)) == ["b", "c", "d"]
+
+
+def test_rows_of_a_structure_have_a_bound_but_no_figure() -> None:
+    rows = tuple(
+        replace(row, rigor=None, upper_bound=None, log10_upper_bound=None)
+        for row in (fakes.layer("a"), fakes.layer("b"))
+    )
+    report = fakes.report(rows)
+    report = replace(report, settings=replace(report.settings, structure=True))
+    assert places(report, Gates(max_layer=1e300)) == ["a", "b"]
+    assert places(report, Gates(no_unbounded=True)) == []
+
+
+def test_a_network_without_a_bound_is_a_problem_where_no_row_is() -> None:
+    report = fakes.report((fakes.layer("a", 2.0),), status="unsupported")
+    for gates in (Gates(max_layer=3.0), Gates(no_unbounded=True)):
+        assert places(report, gates) == [NETWORK]
+    bare = replace(fakes.estimate("ryu2019"), layers=())
+    assert gate_problems(bare, Gates(no_unbounded=True)) == (
+        GateProblem(NO_UNBOUNDED, NETWORK, "the network's figure is an estimate (ryu2019), which is no bound"),
+    )
+
+
+def test_gates_judge_the_domain_in_force() -> None:
+    assert places(fakes.gated(), Gates(no_unbounded=True)) == ["blocks.3.se.mul", "blocks.4.se.mul"]
+    assert places(fakes.on_pixels(), Gates(no_unbounded=True)) == []
+    (first, _) = gate_problems(fakes.on_pixels(), Gates(max_layer=248.0))
+    assert first.text == "the upper bound 248.6 over all images with pixels in [0, 1] is above 248.0"
+
+
+def test_problems_come_gate_by_gate() -> None:
+    found = gate_problems(fakes.unsupported(), Gates(1.0, 4.7, True, True))
+    assert list(dict.fromkeys(problem.gate for problem in found)) == [
+        "max-log10-bound",
+        "max-layer",
+        "no-unbounded",
+        "strict",
+    ]
+    assert found[-1].text == strict_problem(fakes.unsupported())
+
+
+def test_a_terminal_gets_one_sentence_per_gate() -> None:
+    said = dict(exceeded(fakes.gated(), Gates(max_layer=4.4, no_unbounded=True)))
+    assert said["max-layer"].startswith(
+        "6 rows of 36 above 4.4 or without a bound (conv1: the upper bound 4.7512 is above 4.4; "
+    )
+    assert said["max-layer"].count("; layer3.") == 2
+    assert "; ...)" in said["max-layer"]
+    assert said["no-unbounded"].startswith("2 rows of 36 without a finite bound (blocks.3.se.mul: unbounded: product ")
+    assert said["no-unbounded"].endswith("; over all images with pixels in [0, 1] the network has one: --domain pixels")
+    assert dict(exceeded(fakes.report(), Gates(22.0, 5.0, True, True))) == {}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lipaudit.errors import UsageError
-from lipaudit.report.json import to_dict, to_json_array
+from lipaudit.report.json import reports_from_json, to_dict, to_json_array
 from lipaudit.report.record import AuditReport
 from tests.report import fakes
 
@@ -169,3 +169,24 @@ def test_optional_parts_may_be_absent() -> None:
     document = json.loads(fakes.report().to_json())
     del document["notes"], document["timings"], document["$schema"]
     assert AuditReport.from_json(json.dumps(document)) == replace(fakes.report(), notes=(), timings={})
+
+
+def test_one_report_and_an_array_of_several_are_read() -> None:
+    assert reports_from_json(fakes.report().to_json()) == (fakes.report(),)
+    assert reports_from_json(to_json_array(REPORTS).encode()) == REPORTS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "the array holds no report"),
+        (f"[{fakes.report().to_json()}, 3]", "report 2 of 2: this JSON is no lipaudit report"),
+        ("[[]]", "report 1 of 1: this JSON is no lipaudit report"),
+        ("[" * 100_000, "this is not JSON"),
+        ("[" + "1" * 5000 + "]", "this is not JSON"),
+        (b"\xff\xfe\x00", "this is not JSON"),
+    ],
+)
+def test_what_is_no_array_of_reports_is_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        reports_from_json(text)

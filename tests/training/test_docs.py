@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import pytest
 import torch
+
+from lipaudit.cli import main
+from lipaudit.report.record import AuditReport
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
 
-def test_the_examples_run() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    assert len(blocks) == 2
+def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    loss, rescaled, checkpoints, text = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     torch.manual_seed(0)
     names: dict[str, object] = {}
-    exec("\n".join(blocks), names)
+    exec("\n".join((loss, rescaled)), names)
     assert set(names["regularizer"].values) == {"0", "3"}  # type: ignore[attr-defined]
     assert not any("parametrizations" in key for key in names["model"].state_dict())  # type: ignore[attr-defined]
+    exec("\n".join((checkpoints, text)), names)
+    assert sorted(path.name for path in Path("audits").iterdir()) == [
+        "history.tsv",
+        "step-000000001.json",
+        "step-000000005.json",
+    ]
+    assert AuditReport.from_json(Path("audits/step-000000005.json").read_text()) == names["report"]
+    capsys.readouterr()
+    (command,) = re.findall(r"^lipaudit diff .*$", PAGE, re.MULTILINE)
+    assert main(shlex.split(command)[1:]) == 0
+    out, err = capsys.readouterr()
+    assert "2 rows in both reports" in out
+    assert err == ""

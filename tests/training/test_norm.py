@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gradient import schatten_norm
@@ -313,3 +314,17 @@ def test_torch_agrees_on_the_arguments() -> None:
     basis = torch.eye(882, dtype=torch.float64).reshape(882, 2, 21, 21)
     norm = torch.linalg.matrix_norm(layer(basis).flatten(1), 2)
     assert norm <= spectral_norm_bound(layer.weight, geometry, 8) <= 1.2 * norm
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 3, 3), (8, 3, 3, 3)])
+def test_a_dispatch_mode_changes_nothing(shape: tuple[int, ...]) -> None:
+    kernel = torch.randn(shape, generator=torch.Generator().manual_seed(7)).requires_grad_()
+    geometry = Geometry((7, 7), padding=1, padding_mode="circular")
+
+    def slope() -> torch.Tensor:
+        return torch.autograd.grad(spectral_norm_bound(kernel, geometry, 6), kernel)[0]
+
+    expected = slope()
+    assert expected.abs().max() > 0.1
+    with FlopCounterMode(display=False):
+        assert torch.equal(slope(), expected)

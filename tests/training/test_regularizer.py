@@ -257,3 +257,59 @@ def test_with_distributed_training(net: Small) -> None:
                 torch.testing.assert_close(p.grad, slopes[name])
     finally:
         distributed.destroy_process_group()
+
+
+def test_every_third_step_computes_and_the_others_use_the_cutting_plane(net: Small) -> None:
+    regularizer = LipschitzRegularizer(net, (1, 8, 8), target=0.1, weight=0.5, iterations=4, every=3)
+    first = regularizer()
+    torch.testing.assert_close(first, 0.5 * torch.stack(list(expected(net, 4).values())).sum())
+    anchors = {name: net.get_submodule(name).weight.detach().clone() for name in GEOMETRIES}
+    slopes = dict(zip(GEOMETRIES, slopes_of(net), strict=True))
+    computed: dict[str, list[int]] = {name: [] for name in GEOMETRIES}
+    for step in range(1, 7):
+        with torch.no_grad():
+            for name in GEOMETRIES:
+                net.get_submodule(name).weight.add_(0.01 * torch.randn_like(anchors[name]))
+        before = regularizer.values
+        net.zero_grad()
+        loss = regularizer()
+        loss.backward()
+        fresh = expected(net, 4)
+        model = torch.zeros(())
+        for (name, slope), new in zip(list(slopes.items()), slopes_of(net), strict=True):
+            if regularizer.values[name] != before[name]:
+                computed[name].append(step)
+                assert regularizer.values[name] == fresh[name].item()
+                slopes[name] = slope = new
+            weight = net.get_submodule(name).weight
+            plane = (slope * weight).sum()
+            assert plane.item() <= fresh[name].item() * (1 + 1e-6)
+            torch.testing.assert_close(weight.grad, 0.5 * slope)
+            model = model + plane
+        torch.testing.assert_close(loss, 0.5 * model)
+    assert computed == {"stem": [3, 6], "block.0": [2, 5], "block.1": [1, 4], "head": [3, 6]}
+
+
+def slopes_of(net: Small) -> list[torch.Tensor]:
+    bounds = expected(net, 4)
+    return [torch.autograd.grad(bounds[name], net.get_submodule(name).weight)[0] for name in GEOMETRIES]
+
+
+def test_between_two_computations_the_pull_ends_at_the_target(net: Small) -> None:
+    regularizer = LipschitzRegularizer(net, (1, 8, 8), target={"head": 0.5, "*": None}, weight=1.0, every=1000)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(200):
+        optimizer.zero_grad()
+        losses.append(regularizer())
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[0] > 0.5
+    assert losses[-1] == 0 or 0.5 < losses[-1] < 0.52
+    assert regularizer.values["head"] == losses[0].item()
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5])
+def test_every_is_a_number_of_steps(net: Small, every: object) -> None:
+    with pytest.raises(UsageError, match="every"):
+        LipschitzRegularizer(net, (1, 8, 8), every=every)  # type: ignore[arg-type]

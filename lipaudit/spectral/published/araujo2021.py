@@ -36,8 +36,8 @@ from lipaudit.spectral.published.symbols import undilated_symbols
 SAMPLES = 50
 
 
-def largest_on_grid(convolution: Convolution, samples: int) -> float:
-    """sqrt(sum_i max_w sum_j |f_ij(w)|^2) over the grid, without the factor that makes it a bound."""
+def largest_on_grid(convolution: Convolution, samples: int) -> torch.Tensor:
+    """sqrt(sum_i max_w sum_j |f_ij(w)|^2) over the grid, without the factor that makes it a bound; differentiable in the kernel."""
     period = (samples,) * len(convolution.kernel_size)
     groups, c_out, c_in = convolution.grouped_taps().shape[:3]
     larger = 2 if c_out > c_in else 3
@@ -45,16 +45,21 @@ def largest_on_grid(convolution: Convolution, samples: int) -> float:
     for symbols in undilated_symbols(convolution, period):
         squares = torch.view_as_real(symbols).square().sum(-1)  # (frequencies, groups, c_out, c_in)
         maxima = torch.maximum(maxima, squares.sum(larger).amax(0))
-    return float(maxima.sum(1).max().sqrt())
+    return maxima.sum(1).max().sqrt()
+
+
+def grid_bound(convolution: Convolution, samples: int) -> torch.Tensor:
+    """LipGrid with the factor for finitely many samples; differentiable in the kernel."""
+    factor = oversampling_factor(convolution.kernel_size, (samples,) * len(convolution.kernel_size))
+    return factor * largest_on_grid(convolution, samples)
 
 
 def araujo2021(convolution: Convolution, options: Options) -> Bracket:
     """LipGrid with the factor for finitely many samples."""
     refuse_copied_borders(convolution, "araujo2021")
     samples = count(options, SAMPLES)
-    factor = oversampling_factor(convolution.kernel_size, (samples,) * len(convolution.kernel_size))
     rigor = Rigor.NUMERICAL if bounded_by_torus(convolution) else Rigor.ESTIMATE
-    return figure(factor * largest_on_grid(convolution, samples), rigor)
+    return figure(grid_bound(convolution, samples), rigor)
 
 
 ARAUJO2021 = register(

@@ -1,0 +1,89 @@
+"""The table ``[tool.lipaudit]`` of a project's ``pyproject.toml``: values of options that one command line need not repeat."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lipaudit.errors import UsageError
+
+_NO_CONFIG = "correct the file, or say --no-config to leave it aside"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The file, and its values by the option's name with underscores."""
+
+    file: Path
+    values: dict[str, Any]
+
+
+def find_config(folder: Path) -> Config | None:
+    """The table of the first ``pyproject.toml`` that has one, in ``folder`` or above it, but not above a repository's root.
+
+    Raises :class:`~lipaudit.errors.UsageError` for a file that cannot be read, an unknown key or a value of another type.
+    """
+    for place in (folder, *folder.parents):
+        file = place / "pyproject.toml"
+        try:
+            table = _table(file) if file.is_file() else None
+            at_root = (place / ".git").exists()
+        except OSError as error:
+            raise UsageError(f"cannot read {file}: {error.strerror}; {_NO_CONFIG}") from None
+        if table is not None:
+            return Config(file, _checked(file, table))
+        if at_root:
+            return None
+    return None
+
+
+def _table(file: Path) -> Any:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no TOML, no text, numbers or nesting without measure
+        raise UsageError(f"{file} is no TOML: {error}; {_NO_CONFIG}") from None
+    tools = document.get("tool")
+    return tools.get("lipaudit") if isinstance(tools, dict) else None
+
+
+def _checked(file: Path, table: Any) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: tool.lipaudit should be a table; {_NO_CONFIG}")
+    values = {}
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise UsageError(f"{file}: [tool.lipaudit] has no key {key!r} (there are {', '.join(_KEYS)}); {_NO_CONFIG}")
+        wanted, accepts = _KEYS[key]
+        if not accepts(value):
+            raise UsageError(f"{file}: {key} in [tool.lipaudit] should be {wanted}, not {value!r}; {_NO_CONFIG}")
+        values[key.replace("-", "_")] = value
+    return values
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond floats
+        return False
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "max-log10-bound": ("a finite number", _is_number),
+    "max-layer": ("a finite number above 0", _is_positive),
+    "no-unbounded": ("true or false", _is_flag),
+    "strict": ("true or false", _is_flag),
+    "domain": ('"global" or "pixels"', lambda value: value in ("global", "pixels")),
+    "tol": ("a finite number above 0", _is_positive),
+}

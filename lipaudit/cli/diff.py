@@ -1,0 +1,140 @@
+"""``lipaudit diff BEFORE AFTER``: what changed from one report to another, and gates on growth."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lipaudit.cli.options import debug_option, with_options
+from lipaudit.cli.terminal import emit, say
+from lipaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from lipaudit.report.diff import ReportDiff
+    from lipaudit.report.record import AuditReport
+
+
+def _growth(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is no factor by which something may grow."""
+    if value is not None and not (math.isfinite(value) and value >= 1):
+        raise click.BadParameter(f"{value} is no factor of 1 or more: 1 allows no growth, 1.05 allows 5 %")
+    return value
+
+
+_OPTIONS = with_options(
+    click.option(
+        "--max-growth",
+        type=float,
+        callback=_growth,
+        metavar="X",
+        help="End with 1 unless the network's upper bound after is finite, proven and at most X times the one before.",
+    ),
+    click.option(
+        "--max-layer-growth",
+        type=float,
+        callback=_growth,
+        metavar="X",
+        help="The same of every row that both reports have. Rows without a counterpart are named and not judged.",
+    ),
+    click.option("--all", "everything", is_flag=True, help="Also list the rows that did not move."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "markdown", "tsv"]),
+        default="table",
+        show_default=True,
+        help="JSON and TSV always have every row.",
+    ),
+    click.option(
+        "-o", "--output", type=click.Path(path_type=Path), help="Write the diff to this file, whole or not at all."
+    ),
+    click.option("--quiet", is_flag=True, help="Nothing on stderr but errors and failed gates."),
+)
+
+
+@click.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@_OPTIONS
+@debug_option
+def diff(
+    before: Path,
+    after: Path,
+    max_growth: float | None,
+    max_layer_growth: float | None,
+    everything: bool,
+    form: str,
+    output: Path | None,
+    quiet: bool,
+) -> int:
+    """Compare two reports: which layers moved from BEFORE to AFTER, and by how much.
+
+    BEFORE and AFTER are files that `lipaudit MODEL --format json -o FILE` wrote.
+    """
+    from lipaudit.diffing import diff as diff_reports
+    from lipaudit.report.diff_text import renderings
+    from lipaudit.report.write import check_no_model, check_writable, write_whole
+
+    file = None if output == Path("-") else output
+    if file:
+        check_writable(file)
+        check_no_model(file, [str(before), str(after)], reader="diff")
+    found = diff_reports(_read(before), _read(after))
+    text = renderings(everything)[form](found)
+    if file:
+        write_whole(file, text + "\n")
+        if not quiet:
+            say(f"lipaudit: diff written to {file}")
+    else:
+        emit(text)
+    return _judge(found, after, max_growth, max_layer_growth, quiet)
+
+
+def _read(path: Path) -> AuditReport:
+    """The one report in a file; an error names the file."""
+    from lipaudit.report.record import AuditReport
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the report {path}: {error.strerror}") from None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None  # from_json says what is wrong
+    if isinstance(document, list):
+        if len(document) != 1:
+            raise UsageError(f"{path} has {len(document)} reports, and a diff is of two: write one report per file")
+        text = json.dumps(document[0]).encode()
+    try:
+        return AuditReport.from_json(text)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _judge(found: ReportDiff, after: Path, network: float | None, layers: float | None, quiet: bool) -> int:
+    """The exit code that a diff deserves, explained on stderr."""
+    from lipaudit.report.diff_gate import growth_problem, growth_remark, layer_growth_problem, unjudged
+    from lipaudit.report.display import names_text
+
+    code = 0
+    if network is not None:
+        if problem := growth_problem(found, network):
+            say(f"lipaudit: gate exceeded: {after}: {problem} (--max-growth {network!r})")
+            code = 1
+        elif (remark := growth_remark(found)) and not quiet:
+            say(f"lipaudit: {after}: {remark} (--max-growth {network!r})")
+    if layers is not None:
+        if problem := layer_growth_problem(found, layers):
+            say(f"lipaudit: gate exceeded: {after}: {problem} (--max-layer-growth {layers!r})")
+            code = 1
+        if (rest := unjudged(found)) and not quiet:
+            names = names_text([change.record.name for change in rest])
+            say(
+                f"lipaudit: {after}: not judged, because they have no counterpart: {names} (--max-layer-growth {layers!r})"
+            )
+    return code

@@ -1,0 +1,138 @@
+"""Gates on the command line: their options, the project's defaults for them, and the exit code that a report deserves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from lipaudit.cli.config import find_config
+from lipaudit.cli.options import finite, positive, with_options
+from lipaudit.cli.terminal import say, worst
+from lipaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from lipaudit.report.gate import Gates
+    from lipaudit.report.record import AuditReport
+
+_FILE = "lipaudit.config"  # where the context remembers the file
+
+
+def _read_config(ctx: click.Context, _parameter: click.Parameter, ignored: bool) -> None:
+    """Make the project's values the defaults of the options that follow."""
+    if ignored or ctx.resilient_parsing:
+        return
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:  # the folder has been deleted
+        return
+    config = find_config(folder)
+    if config is not None:
+        ctx.default_map = config.values
+        ctx.meta[_FILE] = config.file
+
+
+gate_options = with_options(
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="End with 4 if anything is unsupported or unbounded over the domain, or an estimate (see --method).",
+    ),
+    click.option(
+        "--max-log10-bound",
+        type=float,
+        callback=finite,
+        metavar="X",
+        help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
+    ),
+    click.option(
+        "--max-layer",
+        type=float,
+        callback=positive,
+        metavar="X",
+        help="End with 1 unless every row has an upper bound over the domain that is at most X (plain units); "
+        "estimates and rows without a bound fail.",
+    ),
+    click.option(
+        "--no-unbounded",
+        is_flag=True,
+        help="End with 1 unless every row has a finite bound over the domain: what --strict asks, as a gate like the others.",
+    ),
+    click.option(
+        "--no-config",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_read_config,
+        help="Leave aside the gates, domain and tol in [tool.lipaudit] of the project's pyproject.toml.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ChosenGates:
+    """The gates in force; ``sources`` says of each where it was asked for: an option, or a key of a file."""
+
+    gates: Gates
+    sources: dict[str, str]
+
+    def judge(self, report: AuditReport) -> int:
+        """The exit code that a report deserves, explained on stderr."""
+        from lipaudit.report.gate import STRICT, exceeded
+
+        codes = [0]
+        for gate, text in exceeded(report, self.gates):
+            if gate == STRICT:
+                say(f"lipaudit: strict: {report.model.spec}: {text}")
+                codes.append(4)
+            else:
+                say(f"lipaudit: gate exceeded: {report.model.spec}: {text} ({self.sources[gate]})")
+                codes.append(1)
+        return worst(codes)
+
+    def refuse_structure(self) -> None:
+        """Raise :class:`~lipaudit.errors.UsageError` where a gate needs a figure, which an audit of the structure has not."""
+        from lipaudit.report.gate import MAX_LAYER, MAX_LOG10_BOUND
+
+        for gate in (MAX_LOG10_BOUND, MAX_LAYER):
+            source = self.sources.get(gate)
+            if source is not None:
+                way = "leave out one of them" if source.startswith("--") else "add --no-config"
+                asked = f"--{gate}" if source.startswith("--") else source
+                raise UsageError(f"--structure computes no figures, and {asked} needs one: {way}")
+
+
+def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = False) -> ChosenGates:
+    """The gates among the options, which are taken out of them; a line on stderr says what comes from a file."""
+    from lipaudit.report.gate import Gates
+
+    values = {name: options.pop(name) for name in Gates.__dataclass_fields__}
+    sources, defaults = {}, []
+    for name, value in values.items():
+        key = name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        text = key if value is True else f"{key} {value!r}"
+        sources[key] = f"--{text}"
+        if _from_file(ctx, name):
+            defaults.append(text)
+            sources[key] = f"{text} in {ctx.meta[_FILE]}"
+    defaults += [f"{name} {options[name]}" for name in ("domain", "tol") if name in options and _from_file(ctx, name)]
+    if defaults and not quiet:
+        say(f"lipaudit: {', '.join(defaults)} from [tool.lipaudit] in {ctx.meta[_FILE]} (--no-config leaves it aside)")
+    return ChosenGates(Gates(**values), sources)
+
+
+def given_gates(ctx: click.Context) -> list[str]:
+    """The options of gates that were typed."""
+    from lipaudit.report.gate import Gates
+
+    typed = [n for n in Gates.__dataclass_fields__ if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    return [f"--{name.replace('_', '-')}" for name in typed]
+
+
+def _from_file(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP

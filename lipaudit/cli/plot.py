@@ -1,0 +1,80 @@
+"""``--plot FILE``: the picture of an audit, and what is checked before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lipaudit.cli.terminal import say, shielded
+from lipaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from lipaudit.report.record import AuditReport
+
+
+@dataclass(frozen=True)
+class PlotFile:
+    """The file of a picture; its suffix says which form it has."""
+
+    path: Path
+
+    @property
+    def form(self) -> str:
+        """The suffix without its dot."""
+        return self.path.suffix[1:].lower()
+
+    def check(self, report: Path | None, structure: bool) -> None:
+        """Refuse what cannot be drawn or written, before any model is loaded; ``report`` is the file of the report."""
+        from lipaudit.export.matplotlib_ import plot_problem
+        from lipaudit.export.plot import FORMS
+        from lipaudit.report.write import check_writable
+
+        if self.form not in FORMS:
+            raise UsageError(
+                f"--plot {self.path}: name a file that ends in {' or '.join('.' + form for form in FORMS)}"
+            )
+        if structure:
+            raise UsageError("--structure computes no figures, and --plot draws them: leave out one of them")
+        if problem := plot_problem():
+            raise UsageError(f"--plot draws nothing here: {problem}; install it with pip install 'lipaudit[plot]'")
+        if report is not None and report.resolve() == self.path.resolve():
+            raise UsageError(f"-o and --plot name the same file {self.path}; name two")
+        check_writable(self.path)
+
+    def check_models(self, models: Sequence[str], read: Sequence[str]) -> None:
+        """Refuse more than one model, and a file that the audit reads."""
+        from lipaudit.report.write import check_no_model
+
+        if len(models) > 1:
+            raise UsageError(f"--plot draws one model, and these are {len(models)}; audit them one by one")
+        check_no_model(self.path, read, option="--plot")
+
+    def write(self, report: AuditReport, debug: bool, quiet: bool) -> None:
+        """Draw the report and write the file, whole or not at all."""
+        from lipaudit.export.plot import draw
+        from lipaudit.report.write import write_whole
+
+        with shielded(debug, quiet):
+            content = draw(report, self.form)
+        write_whole(self.path, content)
+        if not quiet:
+            say(f"lipaudit: plot written to {self.path}")
+
+
+def _plot_file(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> PlotFile | None:
+    if value == "":
+        raise click.BadParameter("an empty text names no file")
+    return None if value is None else PlotFile(Path(value))
+
+
+plot_option = click.option(
+    "--plot",
+    metavar="FILE",
+    callback=_plot_file,
+    help="Also draw the bounds of the rows over depth, and how the network's figure builds up, to FILE.png or FILE.svg. One "
+    "model at a time; needs matplotlib (the extra plot).",
+)

@@ -1,0 +1,86 @@
+"""The published bounds as terms of a loss: what the regularization of [P] section 4.3 is compared with.
+
+Each bound is differentiable in the kernel. Power iteration starts anew in every step, as [P] algorithm 1 does, and its vectors count as
+constants in the gradient:
+
+- Ryu 2019: ||K u||, K the convolution with its zero padding and stride, u from power iteration with K and its adjoint;
+- Singla 2021: sqrt(k_h k_w) times the least ||R u|| of the four reshaped kernels R, u from power iteration on each;
+- Araujo 2021: LipGrid with its factor, differentiated as it stands (``published.araujo2021``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from lipaudit.spectral import power
+from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.published.araujo2021 import grid_bound
+from lipaudit.spectral.published.operator_power import operator_and_adjoint, random_input, rising_norms
+from lipaudit.spectral.published.reshaped import all_reshapings
+from lipaudit.training.layers import InputShape, Targets, choose, find_layers
+
+# A bound of a convolution, after so many iterations or with so many samples.
+Bound = Callable[[Convolution, int, torch.Generator], torch.Tensor]
+
+
+def ryu(convolution: Convolution, iterations: int, generator: torch.Generator) -> torch.Tensor:
+    """Ryu 2019."""
+    with torch.no_grad():
+        image, adjoint = operator_and_adjoint(convolution)
+        *_, (_, u) = rising_norms(image, adjoint, random_input(convolution, generator), iterations)
+    return _length(power.apply(convolution, u))
+
+
+def singla(convolution: Convolution, iterations: int, generator: torch.Generator) -> torch.Tensor:
+    """Singla 2021."""
+    norms = []
+    for matrices in all_reshapings(convolution):
+        with torch.no_grad():
+            start = torch.randn(matrices.shape[0], matrices.shape[2], 1, generator=generator).to(matrices)
+            *_, (_, u) = rising_norms(matrices.matmul, matrices.mT.matmul, start, iterations)
+        norms.append(_length(matrices @ u))
+    return math.sqrt(math.prod(convolution.kernel_size)) * torch.stack(norms).min()
+
+
+def araujo(convolution: Convolution, samples: int, _generator: torch.Generator) -> torch.Tensor:
+    """Araujo 2021."""
+    return grid_bound(convolution, samples)
+
+
+def _length(vector: torch.Tensor) -> torch.Tensor:
+    length: torch.Tensor = torch.linalg.vector_norm(vector)
+    return length
+
+
+@dataclass
+class PublishedRegularizer:
+    """mu sum_j b_j 1[b_j > L_j] with a published bound b; called as :class:`~lipaudit.training.regularizer.LipschitzRegularizer` is."""
+
+    model: nn.Module
+    input_shape: InputShape
+    target: Targets
+    weight: float
+    bound: Bound
+    iterations: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._chosen = choose(find_layers(self.model, self.input_shape), self.target)
+        self._generator = torch.Generator().manual_seed(self.seed)
+
+    def __call__(self) -> torch.Tensor:
+        """The term of the loss."""
+        penalties = []
+        for layer, target in self._chosen:
+            weight = layer.weight(self.model)
+            for geometry in layer.geometries:
+                if geometry is None:
+                    raise TypeError(f"{layer.name} is no convolution; give it the target None")
+                bound = self.bound(geometry.convolution(weight), self.iterations, self._generator)
+                penalties.append(bound * (bound.detach() > target))
+        return self.weight * torch.stack(penalties).sum()

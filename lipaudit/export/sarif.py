@@ -1,0 +1,156 @@
+"""Gates as SARIF 2.1.0: what code scanning shows as findings.
+
+Property names are those of the OASIS standard (*Static Analysis Results Interchange Format Version 2.1.0*), section numbers in
+the code. GitHub asks for more than the standard: a ``physicalLocation`` with a ``startLine`` (a model file has none: it is 1),
+one run per tool, and ``primaryLocationLineHash`` among the fingerprints, so that findings of one file stay apart.
+
+A gate that is not met is an ``error``. A row without a finite bound is one too where a gate asks for a bound, else a
+``warning``; it is one finding, of a rule that says what is missing, however many gates it fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+from lipaudit.export.json_text import json_text, well_formed
+from lipaudit.report.gate import MAX_LOG10_BOUND, NETWORK, STRICT, GateProblem, Gates, gate_problems
+from lipaudit.report.record import AuditReport, LayerRecord
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of finding (3.49): what it says, and what to do."""
+
+    id: str
+    name: str
+    short: str
+    help: str
+
+
+RULES = (
+    Rule(
+        "network-bound",
+        "NetworkBound",
+        "The network is not shown to stretch by at most the gate's limit.",
+        "The upper bound of the network's Lipschitz constant is above 10 to the power of --max-log10-bound, or there is none. "
+        "Lower the rows that cost most, or raise the limit.",
+    ),
+    Rule(
+        "layer-bound",
+        "LayerBound",
+        "A layer is not shown to stretch by at most the gate's limit.",
+        "The upper bound of the layer's Lipschitz constant is above --max-layer. Regularise or normalise its weights.",
+    ),
+    Rule(
+        "unbounded",
+        "Unbounded",
+        "An operation has no finite Lipschitz constant over the inputs.",
+        "Bound what enters it (a clamp, a sigmoid, a norm), or audit over a smaller domain: --domain pixels or --domain ball.",
+    ),
+    Rule(
+        "unsupported",
+        "Unsupported",
+        "Nothing is claimed about an operation, because there is no rule for it.",
+        "Write the model with operations that have a rule (lipaudit rules lists them).",
+    ),
+    Rule(
+        "estimate",
+        "Estimate",
+        "A figure is an estimate by a published method and proves nothing.",
+        "Audit with --method gram, which gives bounds.",
+    ),
+)
+_INDEX = {rule.id: index for index, rule in enumerate(RULES)}
+
+
+def render(reports: Sequence[AuditReport], gates: Gates, report_file: str | None = None) -> str:
+    """One run with the findings of all reports; ``report_file`` is their place where a model is no file."""
+    versions = sorted({report.tool_version for report in reports})
+    driver = {"name": "lipaudit", "version": ", ".join(versions)}
+    run = {
+        "tool": {"driver": {**driver, "rules": [_descriptor(rule) for rule in RULES]}},
+        "columnKind": "unicodeCodePoints",
+        "results": [result for report in reports for result in _results(report, gates, report_file)],
+    }
+    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _descriptor(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": {"text": rule.short},
+        "fullDescription": {"text": f"{rule.short} {rule.help}"},
+        "help": {"text": rule.help},
+        "defaultConfiguration": {"level": "error" if rule.id.endswith("-bound") else "warning"},
+    }
+
+
+def _results(report: AuditReport, gates: Gates, report_file: str | None) -> Iterable[dict[str, Any]]:
+    layers = {layer.name: layer for layer in report.layers}
+    asked = gate_problems(report, gates)
+    strict = any(problem.gate == STRICT for problem in asked)
+    bare = gate_problems(report, Gates(no_unbounded=True))
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for problem in (*asked, *bare):
+        if problem.gate == STRICT:  # what it lacks follows place by place
+            continue
+        layer = layers.get(problem.place)
+        rule = _rule(report, problem, layer)
+        level = "warning" if problem in bare and problem not in asked and not strict else "error"
+        found.setdefault((rule, problem.place), _result(report, rule, level, problem.text, layer, report_file))
+    return found.values()
+
+
+def _rule(report: AuditReport, problem: GateProblem, layer: LayerRecord | None) -> str:
+    """What a finding is about: the bound that is missing, else the one that is too large."""
+    if problem.gate == MAX_LOG10_BOUND:
+        return "network-bound"
+    record = layer or report.network
+    if record.status != "finite":
+        return record.status
+    return "estimate" if record.rigor == "estimate" else "layer-bound"
+
+
+def _result(
+    report: AuditReport, rule: str, level: str, text: str, layer: LayerRecord | None, report_file: str | None
+) -> dict[str, Any]:
+    spec = report.model.spec
+    name = NETWORK if layer is None else layer.name
+    place = f"{spec}: " + (f"{name} ({layer.op}): " if layer is not None else "")
+    # from what a finding is about, and no figure: it stays the same while the weights change
+    print_ = hashlib.sha256(json.dumps(well_formed([rule, spec, name])).encode()).hexdigest()[:32]
+    return {
+        "ruleId": rule,
+        "ruleIndex": _INDEX[rule],
+        "level": level,
+        "message": {"text": place + text},
+        "locations": [_location(report, layer, report_file)],
+        "partialFingerprints": {"lipaudit/v1": print_, "primaryLocationLineHash": f"{print_}:1"},
+    }
+
+
+def _location(report: AuditReport, layer: LayerRecord | None, report_file: str | None) -> dict[str, Any]:
+    """The file (3.29) and the module in it (3.33)."""
+    logical = {"name": report.model.spec, "fullyQualifiedName": report.model.spec, "kind": "module"}
+    if layer is not None:
+        logical |= {"name": layer.name, "fullyQualifiedName": layer.module or layer.name}
+    location: dict[str, Any] = {"logicalLocations": [logical]}
+    file = report.model.spec if report.model.file_sha256 is not None else report_file
+    if file is not None:
+        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": 1}}
+    return location
+
+
+def _uri(file: str) -> str:
+    path = Path(file).expanduser()
+    return path.as_uri() if path.is_absolute() else quote_from_bytes(os.fsencode(path.as_posix()))

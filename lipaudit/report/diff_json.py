@@ -1,0 +1,76 @@
+"""A diff as JSON and back: a format of its own, with a version of its own beside those of reports and comparisons.
+
+The document is the record, field by field, below keys that say what it is. Within a major version keys are only added, and
+:func:`from_json` ignores those that it does not know. What is not known is null; NaN and infinity are never written and never read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from lipaudit.errors import UsageError
+from lipaudit.report.diff import FELL, GAINED, GREW, LOST, MISSING, ROSE, SAME, SHRANK, STATUS, WITHIN, ReportDiff
+from lipaudit.report.json import decoded, no_constant
+
+SCHEMA_VERSION = "1.0"
+_KIND = "diff"
+_VERDICTS = (LOST, GAINED, STATUS, MISSING, GREW, SHRANK, WITHIN, ROSE, FELL, SAME)
+_STATUSES = ("finite", "unbounded", "unsupported")
+# which of the two reports a row must be in
+_SIDES = {"name": (True, True), "shape": (True, True), "changed": (True, True)}
+_SIDES |= {"added": (False, True), "removed": (True, False)}
+
+
+def to_json(found: ReportDiff, indent: int | None = 2) -> str:
+    """The diff as JSON text (ASCII, no trailing newline); two equal diffs give the same text."""
+    body = asdict(found)
+    tool = {"name": "lipaudit", "version": body.pop("tool_version")}
+    return json.dumps(
+        {"kind": _KIND, "schema_version": SCHEMA_VERSION, "tool": tool, **body}, indent=indent, allow_nan=False
+    )
+
+
+def from_json(text: str | bytes) -> ReportDiff:
+    """The diff that :func:`to_json` wrote.
+
+    Raises :class:`~lipaudit.errors.UsageError` for a document that is no diff, that has a newer major version, or that lacks or
+    contradicts what it must say; the message names the place.
+    """
+    try:
+        document = json.loads(text, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits
+        raise UsageError(f"this is not JSON, so it is no diff: {error}") from None
+    tool = document.get("tool") if isinstance(document, dict) else None
+    if not isinstance(tool, dict) or tool.get("name") != "lipaudit" or document.get("kind") != _KIND:
+        raise UsageError(
+            f"this JSON is no diff: its kind is not {_KIND!r}; use a file written by `lipaudit diff --format json`"
+        )
+    version, supported = str(document.get("schema_version")), SCHEMA_VERSION.split(".")[0]
+    if version.split(".")[0] != supported:
+        raise UsageError(
+            f"the diff has schema version {version}, this lipaudit reads {supported}.x; install the lipaudit that wrote it or a newer one"
+        )
+    found = decoded(ReportDiff, {**document, "tool_version": tool.get("version")}, "diff")
+    _check_words(found)
+    return found
+
+
+def _check_words(found: ReportDiff) -> None:
+    """Refuse words that no diff has, and rows that are not where their match says: they would be shown as something else."""
+    places: list[tuple[str, Any]] = [("diff.network", found.network)]
+    places += [(f"diff.other_domains[{i}].move", other.move) for i, other in enumerate(found.other_domains)]
+    places += [(f"diff.layers[{i}].move", layer.move) for i, layer in enumerate(found.layers)]
+    for place, move in places:
+        if move is not None and move.verdict not in _VERDICTS:
+            raise UsageError(f"{place}.verdict is {move.verdict!r}, none of {_VERDICTS}")
+    for i, layer in enumerate(found.layers):
+        sides = layer.before is not None, layer.after is not None
+        if _SIDES.get(layer.match) != sides or (layer.move is None) == all(sides):
+            raise UsageError(f"diff.layers[{i}] does not fit its match {layer.match!r}")
+    records = [found.before.network, found.after.network]
+    records += [row for layer in found.layers for row in (layer.before, layer.after) if row is not None]  # type: ignore[misc]
+    for record in records:
+        if record.status not in _STATUSES:
+            raise UsageError(f"the diff has the status {record.status!r}, none of {_STATUSES}")

@@ -1,0 +1,72 @@
+"""Figures of records compared exactly: plain numbers where both have one, else decimal logarithms, which never overflow."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord
+
+Record = LayerRecord | NetworkRecord | DomainRecord
+_LARGEST = 307.0  # decades within which a quotient is a normal float
+
+
+def has_bound(record: Record) -> bool:
+    """Whether a record has a finite, proven upper bound; an estimate is none.
+
+    >>> has_bound(NetworkRecord("finite", "certified", upper_bound=2.0)), has_bound(NetworkRecord("unbounded"))
+    (True, False)
+    """
+    known = record.upper_bound is not None or record.log10_upper_bound is not None
+    return record.status == "finite" and record.rigor != "estimate" and known
+
+
+def has_bracket(row: LayerRecord) -> bool:
+    """Whether a row has a proven lower bound beside its proven upper bound."""
+    return has_bound(row) and (row.lower_bound is not None or row.log10_lower_bound is not None)
+
+
+def log10_figure(record: Record) -> float | None:
+    """The decimal logarithm of a record's bound or estimate, minus infinity for 0; None where it has neither.
+
+    >>> log10_figure(NetworkRecord("finite", "estimate", estimate=100.0)), log10_figure(NetworkRecord("unbounded"))
+    (2.0, None)
+    """
+    if record.status != "finite":
+        return None
+    if record.rigor == "estimate":
+        return _log10(record.estimate, record.log10_estimate)
+    return _log10(record.upper_bound, record.log10_upper_bound)
+
+
+def factor(before: Record, after: Record, log10: float | None) -> float | None:
+    """The figure after over the one before, from the logarithm of the quotient; None where it is not known or fits no float."""
+    if log10 is not None:
+        return 10.0**log10 if abs(log10) <= _LARGEST else None
+    figures = log10_figure(before), log10_figure(after)
+    return 0.0 if None not in figures and figures[1] == -math.inf else None
+
+
+def is_above(row: LayerRecord, other: LayerRecord) -> bool:
+    """Whether the constant of one row is proven to be above that of another: its lower bound exceeds the other's upper bound."""
+    if not (has_bound(row) and has_bound(other)):
+        return False
+    if row.lower_bound is not None and other.upper_bound is not None:
+        return row.lower_bound > other.upper_bound
+    lower = _log10(row.lower_bound, row.log10_lower_bound)
+    upper = log10_figure(other)
+    return lower is not None and upper is not None and lower > upper
+
+
+def within(before: Record, after: Record, limit: float) -> bool:
+    """Whether the bound after is at most ``limit`` times the bound before, without rounding where both are plain numbers."""
+    if before.upper_bound is not None and after.upper_bound is not None:
+        return Fraction(after.upper_bound) <= Fraction(limit) * Fraction(before.upper_bound)
+    first, second = log10_figure(before), log10_figure(after)
+    return first is not None and second is not None and second <= first + math.log10(limit)
+
+
+def _log10(value: float | None, log10: float | None) -> float | None:
+    if value == 0:
+        return -math.inf
+    return math.log10(value) if log10 is None and value is not None else log10

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lipaudit.cli.config import find_config
+from lipaudit.errors import UsageError
+
+
+def table(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "pyproject.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_nearest_file_with_the_table_is_read(tmp_path: Path) -> None:
+    above = table(tmp_path, "[tool.lipaudit]\nmax-layer = 8\nno-unbounded = true\n")
+    table(tmp_path / "a", "[project]\nname = 'a'\n")
+    table(tmp_path / "a" / "b", "[tool.ruff]\nline-length = 1\n")
+    found = find_config(tmp_path / "a" / "b")
+    assert found is not None
+    assert (found.file, found.values) == (above, {"max_layer": 8, "no_unbounded": True})
+    nearer = table(tmp_path / "a", "[tool.lipaudit]\n")
+    found = find_config(tmp_path / "a" / "b")
+    assert found is not None
+    assert (found.file, found.values) == (nearer, {})
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_repository_ends_the_search(tmp_path: Path, kind: str) -> None:
+    table(tmp_path, "[tool.lipaudit]\nstrict = true\n")
+    inner = tmp_path / "repository" / "src"
+    inner.mkdir(parents=True)
+    git = tmp_path / "repository" / ".git"
+    git.mkdir() if kind == "folder" else git.write_text("gitdir: elsewhere")
+    assert find_config(inner) is None
+    table(tmp_path / "repository", "[tool.lipaudit]\nstrict = false\n")
+    found = find_config(inner)
+    assert found is not None
+    assert found.values == {"strict": False}
+
+
+def test_every_key(tmp_path: Path) -> None:
+    keys = "max-log10-bound = -1\nmax-layer = 0.5\nno-unbounded = false\nstrict = true\ndomain = 'pixels'\ntol = 1e-4\n"
+    table(tmp_path, f"[tool.lipaudit]\n{keys}")
+    found = find_config(tmp_path)
+    assert found is not None
+    assert found.values == {
+        "max_log10_bound": -1,
+        "max_layer": 0.5,
+        "no_unbounded": False,
+        "strict": True,
+        "domain": "pixels",
+        "tol": 1e-4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.lipaudit]\nmax-layers = 3\n", "[tool.lipaudit] has no key 'max-layers' (there are max-log10-bound, "),
+        ("[tool.lipaudit]\nmax_layer = 3\n", "[tool.lipaudit] has no key 'max_layer'"),
+        (
+            "[tool.lipaudit]\nmax-layer = '3'\n",
+            "max-layer in [tool.lipaudit] should be a finite number above 0, not '3'",
+        ),
+        ("[tool.lipaudit]\nmax-layer = true\n", "should be a finite number above 0, not True"),
+        ("[tool.lipaudit]\nmax-layer = 0\n", "should be a finite number above 0, not 0"),
+        ("[tool.lipaudit]\nmax-log10-bound = nan\n", "should be a finite number, not nan"),
+        ("[tool.lipaudit]\nmax-log10-bound = inf\n", "should be a finite number, not inf"),
+        ("[tool.lipaudit]\nstrict = 1\n", "strict in [tool.lipaudit] should be true or false, not 1"),
+        ("[tool.lipaudit]\nno-unbounded = 'yes'\n", "should be true or false, not 'yes'"),
+        ("[tool.lipaudit]\ndomain = 'ball'\n", 'should be "global" or "pixels", not \'ball\''),
+        ("[tool.lipaudit]\ndomain = ['pixels']\n", 'should be "global" or "pixels", not [\'pixels\']'),
+        ("[tool]\nlipaudit = 3\n", "tool.lipaudit should be a table"),
+        ("[tool.lipaudit\n", "is no TOML: "),
+    ],
+)
+def test_a_wrong_table_names_the_file_and_the_key(tmp_path: Path, text: str, message: str) -> None:
+    file = table(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        find_config(tmp_path)
+    assert str(caught.value).startswith(str(file))
+    assert message in str(caught.value)
+    assert "--no-config" in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_no_toml(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="is no TOML"):
+        find_config(tmp_path)
+
+
+def test_a_huge_integer_is_no_finite_number(tmp_path: Path) -> None:
+    table(tmp_path, f"[tool.lipaudit]\nmax-layer = 1{'0' * 400}\n")
+    with pytest.raises(UsageError, match="should be a finite number above 0"):
+        find_config(tmp_path)
+
+
+def test_other_files_of_that_name_are_no_matter(tmp_path: Path) -> None:
+    table(tmp_path, "tool = 3\n")
+    (tmp_path / ".git").mkdir()
+    assert find_config(tmp_path) is None
+    (tmp_path / "pyproject.toml").unlink()
+    (tmp_path / "pyproject.toml").mkdir()
+    assert find_config(tmp_path) is None

@@ -1,0 +1,168 @@
+"""The options of gates, with the audit itself replaced."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lipaudit
+from lipaudit.cli import main
+from lipaudit.report.record import AuditReport
+from tests.report import fakes
+
+REPORTS = {
+    "net": fakes.report(),
+    "gap": fakes.unsupported(),
+    "gated": fakes.gated(),
+    "guess": fakes.estimate("ryu2019"),
+}
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What the audit was asked; the working directory is a project without a configuration."""
+    found: list[dict[str, Any]] = []
+
+    def audit(spec: str, **options: Any) -> AuditReport:
+        found.append(options)
+        report = REPORTS[spec]
+        return replace(report, model=replace(report.model, spec=spec))
+
+    api, frontends = types.ModuleType("lipaudit.api"), types.ModuleType("lipaudit.frontends")
+    api.audit = audit  # type: ignore[attr-defined]
+    frontends.expand = lambda spec: [spec]  # type: ignore[attr-defined]
+    frontends.__path__ = [str(Path(lipaudit.__file__).parent / "frontends")]
+    monkeypatch.setitem(sys.modules, "lipaudit.api", api)
+    monkeypatch.setitem(sys.modules, "lipaudit.frontends", frontends)
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def project(text: str) -> Path:
+    file = Path.cwd() / "pyproject.toml"
+    file.write_text(f"[tool.lipaudit]\n{text}\n", encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["net", "--max-layer", "4.7512", "--no-unbounded", "--strict", "--max-log10-bound", "21.4567"], 0),
+        (["net", "--max-layer", "4.75"], 1),
+        (["gap", "--max-layer", "1e300"], 1),
+        (["gap", "--no-unbounded"], 1),
+        (["gap", "--no-unbounded", "--strict"], 4),
+        (["gap"], 0),
+        (["guess", "--no-unbounded"], 1),
+        (["guess", "--max-layer", "1e300"], 1),
+        (["net", "gap", "--no-unbounded"], 1),
+    ],
+)
+def test_exit_codes(args: list[str], code: int) -> None:
+    assert main(args) == code
+
+
+def test_one_line_per_gate_and_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gap", "--quiet", "--max-log10-bound", "3", "--max-layer", "4.7", "--no-unbounded", "--strict"]) == 4
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["gate exceeded"] * 3 + ["strict"]
+    assert [line.rpartition("(")[2] for line in lines[:3]] == [
+        "--max-log10-bound 3.0)",
+        "--max-layer 4.7)",
+        "--no-unbounded)",
+    ]
+    assert "4 rows of 37 above 4.7 or without a bound (conv1: the upper bound 4.7512 is above 4.7; " in lines[1]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "many"])
+def test_a_limit_must_be_a_number_above_0(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["net", "--max-layer", value]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_project_has_gates_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    file = project("max-layer = 4\nno-unbounded = true\nstrict = false")
+    assert main(["net"]) == 1
+    out, err = capsys.readouterr()
+    first, second = err.splitlines()
+    assert first == (
+        f"lipaudit: max-layer 4.0, no-unbounded from [tool.lipaudit] in {file} (--no-config leaves it aside)"
+    )
+    assert second.startswith("lipaudit: gate exceeded: net: 7 rows of 34 above 4.0 ")
+    assert second.endswith(f" (max-layer 4.0 in {file})")
+    assert main(["net", "--no-config"]) == 0
+    assert capsys.readouterr() == (out, "")
+    assert main(["net", "--quiet"]) == 1
+    assert capsys.readouterr().err == f"{second}\n"
+
+
+def test_options_go_before_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    file = project("max-layer = 4\nstrict = true")
+    assert main(["net", "--max-layer", "5"]) == 0
+    assert capsys.readouterr().err == (
+        f"lipaudit: strict from [tool.lipaudit] in {file} (--no-config leaves it aside)\n"
+    )
+    assert main(["gap", "--max-layer", "5"]) == 4
+    assert "(--max-layer 5.0)" in capsys.readouterr().err
+
+
+def test_domain_and_tolerance_of_the_project(calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    file = project("domain = 'pixels'\ntol = 1e-4")
+    assert main(["net"]) == 0
+    assert capsys.readouterr().err.startswith(f"lipaudit: domain pixels, tol 0.0001 from [tool.lipaudit] in {file}")
+    assert main(["net", "--tol", "0.1", "--domain", "global"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["net", "--no-config"]) == 0
+    assert [(call["domain"], call["tol"]) for call in calls] == [("pixels", 1e-4), ("global", 0.1), ("global", 1e-3)]
+
+
+def test_the_project_is_looked_for_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    project("max-layer = 4")
+    (Path.cwd() / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir("deep/er")
+    assert main(["net"]) == 1
+
+
+def test_a_wrong_project_stops_before_any_audit(
+    calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project("max-layer = 'four'")
+    assert main(["net"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"lipaudit: error: {file}: max-layer in [tool.lipaudit] should be a finite number above 0, not 'four'; "
+        "correct the file, or say --no-config to leave it aside\n"
+    )
+    assert calls == []
+    assert main(["net", "--no-config"]) == 0
+    assert main(["audit", "--help"]) == 0
+
+
+def test_a_structure_has_nothing_to_judge(capsys: pytest.CaptureFixture[str], calls: list[dict[str, Any]]) -> None:
+    assert main(["net", "--structure", "--max-layer", "4"]) == 2
+    assert capsys.readouterr().err == (
+        "lipaudit: error: --structure computes no figures, and --max-layer needs one: leave out one of them\n"
+    )
+    assert main(["net", "--structure", "--max-log10-bound", "4"]) == 2
+    assert "and --max-log10-bound needs one: leave out" in capsys.readouterr().err
+    file = project("max-layer = 4")
+    assert main(["net", "--structure", "--quiet"]) == 2
+    assert f"and max-layer 4.0 in {file} needs one: add --no-config" in capsys.readouterr().err
+    assert calls == []
+    assert main(["net", "--structure", "--no-unbounded", "--no-config"]) == 0
+
+
+def test_a_deleted_working_directory_has_no_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    os.rmdir(gone)
+    assert main(["net"]) == 0
