@@ -14,6 +14,7 @@ import click
 from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import emit, say, shielded, worst
+from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
 
 if TYPE_CHECKING:
@@ -144,12 +145,13 @@ def _collect(entries: Iterator[Entry], journal: Journal, total: int, done: int, 
     bar = FleetProgress(total, done) if not quiet and sys.stderr.isatty() else None
     try:
         for entry in entries:
-            journal.append(entry)
-            done += 1
+            with delayed():
+                journal.append(entry)
+                done += 1
+                if bar:
+                    bar.advance(entry)
             if entry.trace:
                 say_trace(entry)
-            if bar:
-                bar.advance(entry)
     except KeyboardInterrupt:
         if bar:
             bar.finish()

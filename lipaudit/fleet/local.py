@@ -10,12 +10,13 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable
+from contextlib import suppress
 from multiprocessing.connection import wait
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.fleet.entry import Entry
+from lipaudit.fleet.interrupts import blocked_for_children
 from lipaudit.fleet.task import Task
 from lipaudit.fleet.worker import serve
 
@@ -74,7 +75,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, threads, debug))
-        with _deaf_to_interrupts():
+        with blocked_for_children():
             self.process.start()
         theirs.close()
         self.left = lifetime
@@ -136,16 +137,3 @@ def _end(code: int | None) -> str:
         name = f"signal {-code}"
     memory = ", as it is where memory runs out: try fewer --jobs or a smaller --input" if name == "SIGKILL" else ""
     return f"was ended by {name}{memory}"
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Ctrl-C reaches every process of a terminal; what is started here inherits that it is blocked, and its parent ends it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

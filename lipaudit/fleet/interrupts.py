@@ -1,0 +1,37 @@
+"""Ctrl-C at the right moment: neither in the middle of a step that belongs together, nor in the processes that are started."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def delayed() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block. Outside of the main thread, which alone it reaches, nothing is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def blocked_for_children() -> Iterator[None]:
+    """Processes that are started meanwhile never see Ctrl-C, which reaches every process of a terminal: their parent ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
