@@ -82,6 +82,7 @@ class Command:
     def words(self) -> list[str] | None:
         """The arguments of lipaudit and, where stdout goes to a file, ``>`` and its name; None where a shell is needed."""
         lexer = shlex.shlex(self.text, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
         words = list(lexer)
         operators = [word for word in words if set(word) <= set("();<>|&")]
         plain = words[:1] == ["lipaudit"] and operators in ([], [">"]) and not re.search(r"[$`]", self.text)
