@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs_commands import ROOT, Done, commands, copy_of_the_samples, run_line
+from tests.test_docs_commands import LEFT_OUT
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +22,7 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.M
     copy_of_the_samples(tmp_path)
     monkeypatch.chdir(tmp_path)
     install, *found = _BLOCK.findall(PAGE)
-    assert "pip install" in install[1]
+    assert install[1].splitlines() == list(LEFT_OUT["tutorial.md"])
     names: dict[str, object] = {"__name__": "tutorial"}
     printed, shown = "", 0
     for language, text in found:
