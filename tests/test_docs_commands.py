@@ -28,6 +28,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RUN_BY = {
     "diff.md": "tests/test_docs_of_diff.py",
     "exports.md": "tests/test_docs_of_gates.py",
+    "fleets.md": "tests/fleet/test_docs.py",
     "gates.md": "tests/test_docs_of_gates.py",
     "training.md": "tests/training/test_docs.py",
     "tutorial.md": "tests/test_docs_of_tutorial.py",
@@ -37,6 +38,7 @@ INSTALLS = "installs packages"
 SLOW = "takes more than a minute"
 GPU = "needs a GPU"
 OTHER = "is a command of another tool"
+CLUSTER = "needs a Dask cluster, which tests/fleet/test_cluster.py starts"
 COMPARED = (
     "takes half a minute; tests/test_compare.py compares the figures that docs/compare.md shows, and runs the verb"
 )
@@ -48,6 +50,7 @@ LEFT_OUT = {
         "lipaudit timm:resnet18.a1_in1k": DOWNLOADS,
         "lipaudit timm:efficientnet_b0.ra_in1k --domain pixels": DOWNLOADS,
         "lipaudit compare sample_models/digits_resnet.onnx": COMPARED,
+        "lipaudit --models-from models.txt --cluster tcp://10.0.0.1:8786 -o fleet.jsonl": CLUSTER,
     },
     "adding_a_rule.md": {"pytest tests/rules/test_conformance.py -k leaky_relu": OTHER},
     "benchmarks.md": {
@@ -114,8 +117,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The samples, and what a reader would have: models, weights, an architecture and an image."""
     made = tmp_path_factory.mktemp("reader")
     copy_of_the_samples(made)
-    for name in ("model.onnx", "checkpoint7.onnx"):
+    (made / "checkpoints").mkdir()
+    for name in ("model.onnx", "checkpoint7.onnx", "checkpoints/1.onnx", "checkpoints/2.onnx"):
         onnx.save(small_network(), made / name)
+    for name in ("before.json", "after.json"):
+        report = run_line(Command(f"lipaudit model.onnx --quiet --format json -o {name}"), made)
+        assert report.code == 0, report.err
     save_file(resnet18().state_dict(), made / "weights.safetensors")
     (made / "my").mkdir()
     (made / "my" / "package.py").write_text("from torchvision.models import resnet18 as network\n", encoding="utf-8")
