@@ -40,7 +40,7 @@ _OPTIONS = with_options(
         metavar="X",
         help="The same of every row that both reports have. Rows without a counterpart are named and not judged.",
     ),
-    click.option("--all", "everything", is_flag=True, help="Also list the rows that did not move."),
+    click.option("--all", "everything", is_flag=True, help="Also list the rows of which no move is proven."),
     click.option(
         "--format",
         "form",
