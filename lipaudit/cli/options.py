@@ -32,6 +32,7 @@ class TakesFiles(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Look at the words up to the first ``--``, then read them as click does."""
         words = args[: args.index("--")] if "--" in args else args
         for word in words:
             if word.startswith("-") and os.path.lexists(word) and _has_a_model_suffix(word):
