@@ -81,7 +81,8 @@ def _kind(field: dict[str, Any], schema: dict[str, Any]) -> str:
     """What a field holds, in words."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
-        return "object" if schema["$defs"][name].get("type") == "object" else name
+        referred = schema["$defs"][name]
+        return _kind(referred, schema) if "type" in referred else name
     if "anyOf" in field:
         return " or ".join(_kind(choice, schema) for choice in field["anyOf"])
     if "const" in field or "enum" in field:

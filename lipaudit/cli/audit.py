@@ -14,6 +14,7 @@ from lipaudit.cli.fleet_options import fleet_options, take_fleet
 from lipaudit.cli.gates import ChosenGates, chosen_gates, gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
+    TakesFiles,
     arch_option,
     channels,
     debug_option,
@@ -143,7 +144,7 @@ _OPTIONS = with_options(
 )
 
 
-@click.command()
+@click.command(cls=TakesFiles)
 @click.argument("models", nargs=-1, metavar="MODEL...")
 @_OPTIONS
 @debug_option

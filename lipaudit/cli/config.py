@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ def find_config(folder: Path) -> Config | None:
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
         try:
-            table = _table(file) if file.is_file() else None
+            table = _table(file) if os.path.lexists(file) else None
             at_root = (place / ".git").exists()
         except OSError as error:
             raise UsageError(f"cannot read {file}: {error.strerror}; {_NO_CONFIG}") from None
@@ -42,6 +43,10 @@ def find_config(folder: Path) -> Config | None:
 
 
 def _table(file: Path) -> Any:
+    if not file.is_file():  # gates must not be lost without a word
+        raise UsageError(
+            f"{file} is no file (a folder, a pipe, a link that leads nowhere): remove it, or say --no-config"
+        )
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no TOML, no text, numbers or nesting without measure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,30 @@ class State:
     """What is asked of the whole command line."""
 
     debug: bool = False
+
+
+class TakesFiles(click.Command):
+    """A command that refuses a word which could be an option as well as a model's file, such as a shell or a hook may hand it.
+
+    A file of a repository then never sets an option, gates among them; behind ``--`` every word is a model.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Look at the words up to the first ``--``, then read them as click does."""
+        words = args[: args.index("--")] if "--" in args else args
+        for word in words:
+            if word.startswith("-") and os.path.lexists(word) and _has_a_model_suffix(word):
+                raise click.UsageError(
+                    f"{word!r} is a file here and also reads as an option: put -- before the models, or write ./{word}",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
+def _has_a_model_suffix(word: str) -> bool:
+    from lipaudit.frontends.spec import FILE_SUFFIXES
+
+    return word.lower().endswith(FILE_SUFFIXES)
 
 
 def debug_option(function: Command) -> Command:

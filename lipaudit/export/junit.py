@@ -19,7 +19,6 @@ from lipaudit.report.display import printable
 from lipaudit.report.gate import (
     MAX_LAYER,
     MAX_LOG10_BOUND,
-    NETWORK,
     STRICT,
     Gates,
     gate_problems,
@@ -65,21 +64,21 @@ def render(reports: Sequence[AuditReport], gates: Gates) -> str:
 
 def cases(report: AuditReport, gates: Gates) -> list[Case]:
     """The tests of one report: gates on the network, on the rows, then whether each row has a bound."""
-    failed = {(problem.gate, problem.place): problem.text for problem in gate_problems(report, gates)}
+    failed = {(problem.gate, problem.row): problem.text for problem in gate_problems(report, gates)}
 
-    def judged(gate: str, place: str, name: str) -> Case:
-        text = failed.get((gate, place), "")
+    def judged(gate: str, row: int | None, name: str) -> Case:
+        text = failed.get((gate, row), "")
         return Case(gate, name, "failure" if text else "passed", text)
 
     found = []
     if gates.max_log10_bound is not None:
-        found.append(judged(MAX_LOG10_BOUND, NETWORK, "network"))
+        found.append(judged(MAX_LOG10_BOUND, None, "network"))
     if gates.strict:
-        found.append(judged(STRICT, NETWORK, "network"))
+        found.append(judged(STRICT, None, "network"))
     if gates.max_layer is not None:
-        found += [judged(MAX_LAYER, layer.name, layer.name) for layer in report.layers]
-        if (MAX_LAYER, NETWORK) in failed:
-            found.append(judged(MAX_LAYER, NETWORK, "network"))
+        found += [judged(MAX_LAYER, row, layer.name) for row, layer in enumerate(report.layers)]
+        if (MAX_LAYER, None) in failed:
+            found.append(judged(MAX_LAYER, None, "network"))
     without = "failure" if gates.no_unbounded or gates.strict else "skipped"
     missing = [("network", network_missing_bound(report))]
     missing += [(layer.name, missing_bound(report, layer)) for layer in report.layers]

@@ -5,7 +5,8 @@ the code. GitHub asks for more than the standard: a ``physicalLocation`` with a 
 one run per tool, and ``primaryLocationLineHash`` among the fingerprints, so that findings of one file stay apart.
 
 A gate that is not met is an ``error``. A row without a finite bound is one too where a gate asks for a bound, else a
-``warning``; it is one finding, of a rule that says what is missing, however many gates it fails.
+``warning``; it is one finding, of a rule that says what is missing, however many gates it fails. So is the network where a gate asks
+for a bound of everything and it has none, or where no row says why.
 """
 
 from __future__ import annotations
@@ -15,12 +16,21 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote_from_bytes
 
 from lipaudit.export.json_text import json_text, well_formed
-from lipaudit.report.gate import MAX_LOG10_BOUND, NETWORK, STRICT, GateProblem, Gates, gate_problems
+from lipaudit.report.gate import (
+    MAX_LOG10_BOUND,
+    NETWORK,
+    NO_UNBOUNDED,
+    STRICT,
+    GateProblem,
+    Gates,
+    gate_problems,
+    network_missing_bound,
+)
 from lipaudit.report.record import AuditReport, LayerRecord
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -96,47 +106,59 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def _results(report: AuditReport, gates: Gates, report_file: str | None) -> Iterable[dict[str, Any]]:
-    layers = {layer.name: layer for layer in report.layers}
     asked = gate_problems(report, gates)
     strict = any(problem.gate == STRICT for problem in asked)
     bare = gate_problems(report, Gates(no_unbounded=True))
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for problem in (*asked, *bare):
+    found: dict[tuple[str, int | None], dict[str, Any]] = {}
+    for problem in (*asked, *_of_network(report, gates), *bare):
         if problem.gate == STRICT:  # what it lacks follows place by place
             continue
-        layer = layers.get(problem.place)
-        rule = _rule(report, problem, layer)
+        rule = _rule(report, problem)
         level = "warning" if problem in bare and problem not in asked and not strict else "error"
-        found.setdefault((rule, problem.place), _result(report, rule, level, problem.text, layer, report_file))
+        found.setdefault((rule, problem.row), _result(report, rule, level, problem, report_file))
     return found.values()
 
 
-def _rule(report: AuditReport, problem: GateProblem, layer: LayerRecord | None) -> str:
+def _of_network(report: AuditReport, gates: Gates) -> Iterable[GateProblem]:
+    """The network's own status where a gate asks for a bound of everything, whatever the rows say."""
+    if (gates.no_unbounded or gates.strict) and report.network.status != "finite":
+        yield GateProblem(NO_UNBOUNDED, NETWORK, network_missing_bound(report))
+
+
+def _rule(report: AuditReport, problem: GateProblem) -> str:
     """What a finding is about: the bound that is missing, else the one that is too large."""
     if problem.gate == MAX_LOG10_BOUND:
         return "network-bound"
-    record = layer or report.network
+    record = report.network if problem.row is None else report.layers[problem.row]
     if record.status != "finite":
         return record.status
     return "estimate" if record.rigor == "estimate" else "layer-bound"
 
 
 def _result(
-    report: AuditReport, rule: str, level: str, text: str, layer: LayerRecord | None, report_file: str | None
+    report: AuditReport, rule: str, level: str, problem: GateProblem, report_file: str | None
 ) -> dict[str, Any]:
+    layer = None if problem.row is None else report.layers[problem.row]
     spec = report.model.spec
-    name = NETWORK if layer is None else layer.name
-    place = f"{spec}: " + (f"{name} ({layer.op}): " if layer is not None else "")
-    # from what a finding is about, and no figure: it stays the same while the weights change
-    print_ = hashlib.sha256(json.dumps(well_formed([rule, spec, name])).encode()).hexdigest()[:32]
+    place = f"{spec}: " + (f"{layer.name} ({layer.op}): " if layer is not None else "")
     return {
         "ruleId": rule,
         "ruleIndex": _INDEX[rule],
         "level": level,
-        "message": {"text": place + text},
+        "message": {"text": place + problem.text},
         "locations": [_location(report, layer, report_file)],
-        "partialFingerprints": {"lipaudit/v1": print_, "primaryLocationLineHash": f"{print_}:1"},
+        "partialFingerprints": _fingerprints(report, rule, problem),
     }
+
+
+def _fingerprints(report: AuditReport, rule: str, problem: GateProblem) -> dict[str, str]:
+    """From what a finding is about, and no figure: they stay the same while the weights change."""
+    about: list[Any] = [rule, report.model.spec, problem.place]
+    if problem.row is not None:
+        earlier = sum(layer.name == problem.place for layer in report.layers[: problem.row])
+        about += [earlier] if earlier or problem.place == NETWORK else []
+    found = hashlib.sha256(json.dumps(well_formed(about)).encode()).hexdigest()[:32]
+    return {"lipaudit/v1": found, "primaryLocationLineHash": f"{found}:1"}
 
 
 def _location(report: AuditReport, layer: LayerRecord | None, report_file: str | None) -> dict[str, Any]:
@@ -152,5 +174,14 @@ def _location(report: AuditReport, layer: LayerRecord | None, report_file: str |
 
 
 def _uri(file: str) -> str:
-    path = Path(file).expanduser()
-    return path.as_uri() if path.is_absolute() else quote_from_bytes(os.fsencode(path.as_posix()))
+    path = PurePath(os.path.expanduser(file))  # as it is where nobody has that home
+    name = _bytes(path.as_posix())
+    return f"file://{quote_from_bytes(name)}" if path.is_absolute() else quote_from_bytes(name)
+
+
+def _bytes(name: str) -> bytes:
+    """A file's name as the system has it; one that no system has (half of a surrogate pair) with a backslash escape."""
+    try:
+        return os.fsencode(name)
+    except UnicodeEncodeError:
+        return str(well_formed(name)).encode()

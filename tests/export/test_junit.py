@@ -95,3 +95,10 @@ def test_characters_that_xml_forbids_are_escaped() -> None:
     ((name, cases),) = read(text).items()
     assert name.startswith("a<b>|\"'&`]]>-->\\x00\\x1b[2J\\r\\n\\u2028\\ufffe\\udc80")
     assert len({case.name for case in cases}) == 1 + len(hostile().layers)
+
+
+def test_rows_of_one_name_are_judged_each() -> None:
+    rows = (fakes.layer("same", 5.0), fakes.layer("same", 1.0), fakes.layer("", 1.0))
+    ((_, cases),) = read(render([fakes.report(rows)], Gates(max_layer=4.0))).items()
+    limited = [case for case in cases if str(case.classname).endswith("max-layer")]
+    assert [len(case.result) for case in limited] == [1, 0, 0]

@@ -39,7 +39,10 @@ def test_headline_counts_what_stands_in_the_way() -> None:
 
 def test_nothing_that_is_said_of_an_estimate_claims_a_bound() -> None:
     others = (DomainRecord("pixels", "finite", "estimate", estimate=3.25, log10_estimate=0.5119),)
-    outputs = (OutputRecord("a", "finite", None, None, 3.0, 0.4771), OutputRecord("b", "finite", None, None, 0.0))
+    outputs = (
+        OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),
+        OutputRecord("b", "finite", None, None, 0.0),
+    )
     report = fakes.estimate("sedghi2019", outputs=outputs, other_domains=others)
     assert section(report, "Result") == (
         "The largest change of the output for a change of the input by 1 (l2) is estimated to be about 2.862e+21 (10^21.46), "
