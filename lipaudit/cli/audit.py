@@ -20,6 +20,8 @@ from lipaudit.cli.options import (
     debug_option,
     device_option,
     folder,
+    format_of,
+    format_option,
     input_option,
     input_shape,
     positive,
@@ -101,13 +103,9 @@ _OPTIONS = with_options(
         "--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound."
     ),
     seed_option,
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "markdown", "tsv", "jsonl"]),
-        default="table",
-        show_default=True,
-        help="JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
+    format_option(
+        "JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
+        "jsonl",
     ),
     click.option(
         "-o",
@@ -154,7 +152,7 @@ def audit(
     /,
     models: tuple[str, ...],
     inputs: tuple[str, ...],
-    form: str,
+    form: str | None,
     output: Path | None,
     plot: PlotFile | None,
     columns: str | None,
@@ -171,6 +169,7 @@ def audit(
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
+    form = format_of(form, output)
     fleet = take_fleet(options)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
@@ -180,8 +179,12 @@ def audit(
 
         options["input_shape"] = input_shape(inputs)
         shown = fleet.shown(form, output, columns, depth, quiet, plot is not None)
-        return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates.judge)
+        return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates)
     _check(gates, options)
+    if options["structure"]:
+        if not quiet:
+            gates.say_without_figures()
+        gates = gates.of_structures()
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:

@@ -118,6 +118,28 @@ weights_option = click.option(
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
 
 
+_BY_SUFFIX = {".json": "json", ".md": "markdown", ".tsv": "tsv"}
+
+
+def format_option(help_text: str, *more: str) -> Callable[[Command], Command]:
+    """``--format``: ``table``, ``json``, ``markdown``, ``tsv`` and what a command has ``more``; see :func:`format_of`."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "markdown", "tsv", *more]),
+        help=f"{help_text} Default: what the name of the file after -o says (.json, .md, .tsv), else table.",
+    )
+
+
+def format_of(form: str | None, output: Path | None) -> str:
+    """The format that was asked for, or the one that belongs to the suffix of the file.
+
+    >>> format_of(None, Path("a.JSON")), format_of("tsv", Path("a.json")), format_of(None, Path("report"))
+    ('json', 'tsv', 'table')
+    """
+    return form or _BY_SUFFIX.get("" if output is None else output.suffix.lower(), "table")
+
+
 def device_choice(help_text: str) -> Callable[[Command], Command]:
     """``--device``; what ``auto`` means differs between commands."""
     return click.option(

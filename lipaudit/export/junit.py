@@ -2,10 +2,11 @@
 
 There is no standard; the elements and attributes are those that the readers of Jenkins and GitLab share: ``testsuites`` >
 ``testsuite`` (name, tests, failures, errors, skipped, time, timestamp) > ``testcase`` (classname, name, time) with at most one
-``failure`` or ``skipped`` (message).
+``failure``, ``error`` or ``skipped`` (message).
 
 A model is a suite. Every row, and the network, is a test case of whether it has a finite bound: without one it is a failure
 where a gate asks for it, else skipped. Every gate on the network is one more case, and a gate on layers one per row.
+A model of a fleet that could not be audited is a suite of one case with an error.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lipaudit.export.failure import Failure
 from lipaudit.report.display import printable
 from lipaudit.report.gate import (
     MAX_LAYER,
@@ -29,6 +31,7 @@ from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import headline
 
 _BOUNDED = "bounded"
+_COUNTS = {"tests": "", "failures": "failure", "errors": "error", "skipped": "skipped"}  # the outcomes that each counts
 
 
 @dataclass(frozen=True)
@@ -43,20 +46,14 @@ class Case:
     text: str = ""
 
 
-def render(reports: Sequence[AuditReport], gates: Gates) -> str:
+def render(reports: Sequence[AuditReport], gates: Gates, failures: Sequence[Failure] = ()) -> str:
     """The XML document, with a declaration."""
     root = ElementTree.Element("testsuites", {"name": "lipaudit"})
-    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
     for report in reports:
-        found = cases(report, gates)
-        counts = {
-            "tests": len(found),
-            "failures": sum(case.outcome == "failure" for case in found),
-            "errors": 0,
-            "skipped": sum(case.outcome == "skipped" for case in found),
-        }
-        totals = {key: totals[key] + counts[key] for key in totals}
-        root.append(_suite(report, found, counts))
+        root.append(_suite(report, cases(report, gates)))
+    for failure in failures:
+        root.append(_failed_suite(failure))
+    totals = {key: sum(int(suite.get(key, "0")) for suite in root) for key in _COUNTS}
     root.attrib.update({key: str(value) for key, value in totals.items()})
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
@@ -86,9 +83,9 @@ def cases(report: AuditReport, gates: Gates) -> list[Case]:
     return found
 
 
-def _suite(report: AuditReport, found: Sequence[Case], counts: dict[str, int]) -> ElementTree.Element:
+def _suite(report: AuditReport, found: Sequence[Case]) -> ElementTree.Element:
     spec = printable(report.model.spec)
-    attributes = {"name": spec, **{key: str(value) for key, value in counts.items()}}
+    attributes = _attributes(spec, [case.outcome for case in found])
     attributes["time"] = f"{sum(report.timings.values()):.3f}"
     attributes["timestamp"] = re.sub(r"(\.\d+)?(Z|\+00:00)$", "", printable(report.created))
     suite = ElementTree.Element("testsuite", attributes)
@@ -102,3 +99,17 @@ def _suite(report: AuditReport, found: Sequence[Case], counts: dict[str, int]) -
             if case.outcome == "failure":
                 why.set("type", case.kind)
     return suite
+
+
+def _failed_suite(failure: Failure) -> ElementTree.Element:
+    model = printable(failure.model)
+    suite = ElementTree.Element("testsuite", {**_attributes(model, ["error"]), "time": "0"})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": f"{model}.audit", "name": "audit", "time": "0"})
+    ElementTree.SubElement(case, "error", {"message": printable(failure.error), "type": "audit"})
+    return suite
+
+
+def _attributes(name: str, outcomes: Sequence[str]) -> dict[str, str]:
+    """The name of a suite and how many of its cases ended how."""
+    counts = {key: sum(found == outcome for found in outcomes) for key, outcome in _COUNTS.items()}
+    return {"name": name, **{key: str(value) for key, value in (counts | {"tests": len(outcomes)}).items()}}

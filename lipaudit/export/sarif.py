@@ -20,6 +20,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote_from_bytes
 
+from lipaudit.export.failure import Failure
 from lipaudit.export.json_text import json_text, well_formed
 from lipaudit.report.gate import (
     MAX_LOG10_BOUND,
@@ -34,6 +35,9 @@ from lipaudit.report.gate import (
 from lipaudit.report.record import AuditReport, LayerRecord
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+_NOT_AUDITED = "not-audited"
 
 
 @dataclass(frozen=True)
@@ -78,18 +82,30 @@ RULES = (
         "A figure is an estimate by a published method and proves nothing.",
         "Audit with --method gram, which gives bounds.",
     ),
+    Rule(
+        _NOT_AUDITED,
+        "NotAudited",
+        "A model could not be audited, so that nothing is known of it.",
+        "Correct what the message says, and audit again.",
+    ),
 )
 _INDEX = {rule.id: index for index, rule in enumerate(RULES)}
 
 
-def render(reports: Sequence[AuditReport], gates: Gates, report_file: str | None = None) -> str:
-    """One run with the findings of all reports; ``report_file`` is their place where a model is no file."""
+def render(
+    reports: Sequence[AuditReport], gates: Gates, report_file: str | None = None, failures: Sequence[Failure] = ()
+) -> str:
+    """One run with the findings of all reports; ``report_file`` is their place where a model is no file.
+
+    Every model that could not be audited is a finding, too.
+    """
     versions = sorted({report.tool_version for report in reports})
-    driver = {"name": "lipaudit", "version": ", ".join(versions)}
+    results = [result for report in reports for result in _results(report, gates, report_file)]
+    driver = {"name": "lipaudit", **({"version": ", ".join(versions)} if versions else {})}
     run = {
         "tool": {"driver": {**driver, "rules": [_descriptor(rule) for rule in RULES]}},
         "columnKind": "unicodeCodePoints",
-        "results": [result for report in reports for result in _results(report, gates, report_file)],
+        "results": [*results, *(_failed(failure, report_file) for failure in failures)],
     }
     return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
@@ -101,7 +117,9 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.short},
         "fullDescription": {"text": f"{rule.short} {rule.help}"},
         "help": {"text": rule.help},
-        "defaultConfiguration": {"level": "error" if rule.id.endswith("-bound") else "warning"},
+        "defaultConfiguration": {
+            "level": "error" if rule.id.endswith("-bound") or rule.id == _NOT_AUDITED else "warning"
+        },
     }
 
 
@@ -157,8 +175,24 @@ def _fingerprints(report: AuditReport, rule: str, problem: GateProblem) -> dict[
     if problem.row is not None:
         earlier = sum(layer.name == problem.place for layer in report.layers[: problem.row])
         about += [earlier] if earlier or problem.place == NETWORK else []
+    return _hashed(about)
+
+
+def _hashed(about: list[Any]) -> dict[str, str]:
     found = hashlib.sha256(json.dumps(well_formed(about)).encode()).hexdigest()[:32]
     return {"lipaudit/v1": found, "primaryLocationLineHash": f"{found}:1"}
+
+
+def _failed(failure: Failure, report_file: str | None) -> dict[str, Any]:
+    logical = {"name": failure.model, "fullyQualifiedName": failure.model, "kind": "module"}
+    return {
+        "ruleId": _NOT_AUDITED,
+        "ruleIndex": _INDEX[_NOT_AUDITED],
+        "level": "error",
+        "message": {"text": f"{failure.model}: {failure.error}"},
+        "locations": [{"logicalLocations": [logical], **_physical(report_file)}],
+        "partialFingerprints": _hashed([_NOT_AUDITED, failure.model]),
+    }
 
 
 def _location(report: AuditReport, layer: LayerRecord | None, report_file: str | None) -> dict[str, Any]:
@@ -166,11 +200,14 @@ def _location(report: AuditReport, layer: LayerRecord | None, report_file: str |
     logical = {"name": report.model.spec, "fullyQualifiedName": report.model.spec, "kind": "module"}
     if layer is not None:
         logical |= {"name": layer.name, "fullyQualifiedName": layer.module or layer.name}
-    location: dict[str, Any] = {"logicalLocations": [logical]}
     file = report.model.spec if report.model.file_sha256 is not None else report_file
-    if file is not None:
-        location["physicalLocation"] = {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": 1}}
-    return location
+    return {"logicalLocations": [logical], **_physical(file)}
+
+
+def _physical(file: str | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": 1}}}
 
 
 def _uri(file: str) -> str:

@@ -23,11 +23,9 @@ from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet.content import unchanged
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.lock import lock
+from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
 from lipaudit.fleet.request import ModelRequest
 from lipaudit.report.write import replacing
-
-KIND = "fleet"
-SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True)
@@ -180,12 +178,6 @@ def opened(path: Path | None, settings: dict[str, Any], restart: bool = False) -
         if restart:
             _empty(file, path)
         yield Journal(file, path, settings)
-
-
-def is_header(value: Any) -> bool:
-    """Whether a parsed line is the first of a record."""
-    tool = value.get("tool") if isinstance(value, dict) else None
-    return isinstance(tool, dict) and tool.get("name") == "lipaudit" and value.get("kind") == KIND
 
 
 def _header(settings: dict[str, Any]) -> str:

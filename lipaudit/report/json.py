@@ -98,7 +98,20 @@ def _report(document: Any) -> AuditReport:
     return decoded(AuditReport, {**document, "tool_version": document["tool"].get("version")}, "report")
 
 
+# what else lipaudit writes as JSON, by its kind
+_OTHERS = {
+    "comparison": "a comparison of methods, no report of an audit: read it with Comparison.from_json",
+    "diff": "a diff of two reports, no report of an audit: read it with ReportDiff.from_json",
+    "fleet": "the first line of a fleet's record, no report of an audit: `lipaudit export` and `lipaudit diff` read the whole record",
+    "fleet summary": "the summary of a fleet, which has no reports: use the record of the fleet (-o FILE.jsonl)",
+}
+
+
 def _check_identity(document: Any) -> None:
+    if isinstance(document, dict) and document.get("$id") == SCHEMA_ID:
+        raise UsageError(
+            "this JSON is the schema of reports, no report: use a file written by `lipaudit --format json`"
+        )
     if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
         raise UsageError(
             "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"
@@ -106,12 +119,9 @@ def _check_identity(document: Any) -> None:
     tool = document.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "lipaudit":
         raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
-    if document.get("kind") == "comparison":
-        raise UsageError(
-            "this JSON is a comparison of methods, no report of an audit: read it with Comparison.from_json"
-        )
-    if document.get("kind") == "diff":
-        raise UsageError("this JSON is a diff of two reports, no report of an audit: read it with ReportDiff.from_json")
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in _OTHERS:
+        raise UsageError(f"this JSON is {_OTHERS[kind]}")
     version = document["schema_version"]
     major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
     if major != supported:
