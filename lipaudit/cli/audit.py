@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit.cli.fleet_options import fleet_options, take_fleet
-from lipaudit.cli.gates import ChosenGates, chosen_gates, gate_options
+from lipaudit.cli.gates import ChosenGates, chosen_gates, from_file, gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
     TakesFiles,
@@ -53,7 +53,7 @@ _OPTIONS = with_options(
     click.option(
         "--structure",
         is_flag=True,
-        help="Only say which operations and whether the network have a finite bound, in seconds and without weights.",
+        help="Only say which operations and whether the network have a finite bound, in seconds; a model by name is built without weights.",
     ),
     click.option(
         "--domain",
@@ -173,6 +173,7 @@ def audit(
     fleet = take_fleet(options)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
+    _leave_out_unused(ctx, options)
     gates = chosen_gates(ctx, options, quiet)
     if fleet.is_asked_for(output, form):
         from lipaudit.cli.fleet import audit_fleet
@@ -251,6 +252,12 @@ def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> 
             progress.finish()
 
 
+def _leave_out_unused(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Around a tensor there are no pixels for the project's normalisation; one that was typed is refused later."""
+    if options["domain"] == "ball" and Path(options["around"] or "").suffix.lower() in (".npy", ".pt", ".pth"):
+        options.update({name: None for name in ("mean", "std") if from_file(ctx, name)})
+
+
 def _check(gates: ChosenGates, options: dict[str, Any]) -> None:
     """Refuse what does not go together before any model is loaded."""
     if options["structure"]:
@@ -265,8 +272,8 @@ def _check_domain(options: dict[str, Any]) -> None:
         return
     from lipaudit.frontends.domains import DomainRequest, check_normalisation
 
-    DomainRequest(options["domain"], options["around"], options["radius"])
-    check_normalisation(options["mean"], options["std"])
+    request = DomainRequest(options["domain"], options["around"], options["radius"])
+    check_normalisation(options["mean"], options["std"], request)
 
 
 def _check_method(options: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ gate_options = with_options(
         is_eager=True,
         expose_value=False,
         callback=_read_config,
-        help="Leave aside the gates, domain and tol in [tool.lipaudit] of the project's pyproject.toml.",
+        help="Leave aside the gates, domain, tol, mean and std in [tool.lipaudit] of the project's pyproject.toml.",
     ),
 )
 
@@ -137,13 +137,18 @@ def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = Fals
             continue
         text = key if value is True else f"{key} {value!r}"
         sources[key] = f"--{text}"
-        if _from_file(ctx, name):
+        if from_file(ctx, name):
             defaults.append(text)
             sources[key] = f"{text} in {ctx.meta[_FILE]}"
-    defaults += [f"{name} {options[name]}" for name in ("domain", "tol") if name in options and _from_file(ctx, name)]
+    others = [name for name in ("domain", "tol", "mean", "std") if options.get(name) is not None]
+    defaults += [f"{name} {_shown(options[name])}" for name in others if from_file(ctx, name)]
     if defaults and not quiet:
         say(f"lipaudit: {', '.join(defaults)} from [tool.lipaudit] in {ctx.meta[_FILE]} (--no-config leaves it aside)")
     return ChosenGates(Gates(**values), sources)
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def given_gates(ctx: click.Context) -> list[str]:
@@ -154,5 +159,6 @@ def given_gates(ctx: click.Context) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in typed]
 
 
-def _from_file(ctx: click.Context, name: str) -> bool:
+def from_file(ctx: click.Context, name: str) -> bool:
+    """Whether an option has its value from the project's file."""
     return ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP

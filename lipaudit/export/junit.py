@@ -28,7 +28,7 @@ from lipaudit.report.gate import (
     network_missing_bound,
 )
 from lipaudit.report.record import AuditReport
-from lipaudit.report.summary import headline
+from lipaudit.report.summary import headline, in_pixels
 
 _BOUNDED = "bounded"
 _COUNTS = {"tests": "", "failures": "failure", "errors": "error", "skipped": "skipped"}  # the outcomes that each counts
@@ -91,6 +91,9 @@ def _suite(report: AuditReport, found: Sequence[Case]) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", attributes)
     properties = ElementTree.SubElement(suite, "properties")
     ElementTree.SubElement(properties, "property", {"name": "result", "value": printable(headline(report))})
+    if pixel := in_pixels(report, report.network):
+        said = printable(f"{pixel}, measured in pixels in [0, 1], before the model's own normalisation")
+        ElementTree.SubElement(properties, "property", {"name": "result in pixels", "value": said})
     for case in found:
         names = {"classname": f"{spec}.{case.kind}", "name": printable(case.name), "time": "0"}
         element = ElementTree.SubElement(suite, "testcase", names)

@@ -13,7 +13,7 @@ from lipaudit.report.record import AuditReport, LayerRecord
 
 MAX_LOG10_BOUND, MAX_LAYER, NO_UNBOUNDED, STRICT = "max-log10-bound", "max-layer", "no-unbounded", "strict"
 NETWORK = ""  # the place of a problem that the network has as a whole
-_STRUCTURE = "the structure was audited without weights, and a gate needs a number"
+_STRUCTURE = "the structure alone was audited, and a gate needs a number"
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def test_a_repository_ends_the_search(tmp_path: Path, kind: str) -> None:
 
 def test_every_key(tmp_path: Path) -> None:
     keys = "max-log10-bound = -1\nmax-layer = 0.5\nno-unbounded = false\nstrict = true\ndomain = 'pixels'\ntol = 1e-4\n"
+    keys += "mean = [0.5, -1]\nstd = 2\n"
     table(tmp_path, f"[tool.lipaudit]\n{keys}")
     found = find_config(tmp_path)
     assert found is not None
@@ -55,6 +56,8 @@ def test_every_key(tmp_path: Path) -> None:
         "strict": True,
         "domain": "pixels",
         "tol": 1e-4,
+        "mean": "0.5,-1.0",
+        "std": "2.0",
     }
 
 
@@ -75,6 +78,11 @@ def test_every_key(tmp_path: Path) -> None:
         ("[tool.lipaudit]\nno-unbounded = 'yes'\n", "should be true or false, not 'yes'"),
         ("[tool.lipaudit]\ndomain = 'ball'\n", 'should be "global" or "pixels", not \'ball\''),
         ("[tool.lipaudit]\ndomain = ['pixels']\n", 'should be "global" or "pixels", not [\'pixels\']'),
+        ("[tool.lipaudit]\nmean = [0.5, true]\n", "mean in [tool.lipaudit] should be a finite number or a list"),
+        ("[tool.lipaudit]\nmean = []\nstd = 1\n", "mean in [tool.lipaudit] should be a finite number or a list"),
+        ("[tool.lipaudit]\nmean = '0.5'\n", "mean in [tool.lipaudit] should be a finite number or a list"),
+        ("[tool.lipaudit]\nstd = [1, 0]\n", "std in [tool.lipaudit] should be a finite number other than 0"),
+        ("[tool.lipaudit]\nmean = 0.5\n", "mean and std in [tool.lipaudit] belong together: give both"),
         ("[tool]\nlipaudit = 3\n", "tool.lipaudit should be a table"),
         ("[tool.lipaudit\n", "is no TOML: "),
     ],

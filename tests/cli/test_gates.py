@@ -125,6 +125,25 @@ def test_domain_and_tolerance_of_the_project(calls: list[dict[str, Any]], capsys
     assert [(call["domain"], call["tol"]) for call in calls] == [("pixels", 1e-4), ("global", 0.1), ("global", 1e-3)]
 
 
+def test_the_normalisation_of_the_project(calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    file = project("mean = [0.5, 0.25, 0]\nstd = 2")
+    assert main(["net"]) == 0
+    assert (calls[-1]["mean"], calls[-1]["std"]) == ((0.5, 0.25, 0.0), (2.0,))
+    assert f"mean 0.5,0.25,0.0, std 2.0 from [tool.lipaudit] in {file}" in capsys.readouterr().err
+    assert main(["net", "--mean", "0", "--std", "1"]) == 0
+    assert (calls[-1]["mean"], calls[-1]["std"]) == ((0.0,), (1.0,))
+    assert capsys.readouterr().err == ""
+    ball = ["net", "--domain", "ball", "--radius", "1", "--around"]
+    assert main([*ball, "cat.png"]) == 0
+    assert calls[-1]["std"] == (2.0,)
+    capsys.readouterr()
+    assert main([*ball, "cat.npy"]) == 0
+    assert (calls[-1]["mean"], calls[-1]["std"]) == (None, None)
+    assert capsys.readouterr().err == ""
+    assert main([*ball, "cat.npy", "--mean", "0", "--std", "1"]) == 2
+    assert "--mean and --std are for pixels, and a ball around a tensor lies in" in capsys.readouterr().err
+
+
 def test_the_project_is_looked_for_above(monkeypatch: pytest.MonkeyPatch) -> None:
     project("max-layer = 4")
     (Path.cwd() / "deep" / "er").mkdir(parents=True)

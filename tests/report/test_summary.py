@@ -17,6 +17,24 @@ def section(report: AuditReport, label: str) -> tuple[str, ...]:
     return next((entry.lines for entry in sections(report) if entry.label == label), ())
 
 
+def test_over_pixels_a_change_counts_after_a_known_normalisation() -> None:
+    def start(report: AuditReport) -> str:
+        return headline(report).split(")")[0]
+
+    found = fakes.on_pixels()
+    bare = replace(found, model=replace(found.model, preprocessing=None))
+    plain, scaled = (
+        replace(found, model=replace(found.model, preprocessing={"mean": (0.5,), "std": (std,)})) for std in (1.0, 0.5)
+    )
+    assert start(scaled) == "A change of the input by 1 (l2, after normalisation"
+    assert start(plain) == start(bare) == "A change of the input by 1 (l2"
+    guess = replace(scaled, network=replace(fakes.estimate().network, domain="pixels"))
+    assert start(guess).endswith("a change of the input by 1 (l2, after normalisation")
+    everywhere = replace(scaled, network=replace(scaled.network, domain="global"))
+    assert start(everywhere) == "A change of the input by 1 (l2"
+    assert "by 1 (l2, after normalisation) can change" in render(scaled)
+
+
 def test_headline_of_a_finite_network_rounds_up() -> None:
     report = fakes.report(upper_bound=24.5961, log10_upper_bound=1.390866)
     assert headline(report) == (
