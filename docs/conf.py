@@ -11,6 +11,8 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
+smartquotes = False  # --option stays as it is typed
 
 html_theme = "furo"
 html_title = f"lipaudit {release}"
+html_theme_options = {"light_css_variables": {"code-font-size": "0.71rem"}}  # a report of 100 columns fits

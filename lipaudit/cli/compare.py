@@ -64,6 +64,7 @@ _OPTIONS = with_options(
         type=click.Choice(["table", "json", "markdown", "tsv"]),
         default="table",
         show_default=True,
+        help="JSON and TSV have raw numbers.",
     ),
     click.option(
         "-o",

@@ -26,7 +26,12 @@ def list_names(ctx: click.Context, /, pattern: str) -> int:
 
 
 _list_format = click.option(
-    "--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "markdown"]),
+    default="table",
+    show_default=True,
+    help="table is for a terminal, markdown for a page.",
 )
 
 

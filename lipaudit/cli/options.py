@@ -116,7 +116,19 @@ weights_option = click.option(
     help="Weights to load; 'random' for those that a training would start from, without a download.",
 )
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
-device_option = click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+
+
+def device_choice(help_text: str) -> Callable[[Command], Command]:
+    """``--device``; what ``auto`` means differs between commands."""
+    return click.option(
+        "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help=help_text
+    )
+
+
+device_option = device_choice(
+    "Where norms are found and the network runs; cuda is a GPU. auto: where the model is once it is loaded, the CPU unless a "
+    "factory says otherwise."
+)
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from lipaudit.cli.options import debug_option, device_option, folder, seed_option
+from lipaudit.cli.options import debug_option, device_choice, folder, seed_option
 from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
 from lipaudit.errors import OutputError, UsageError
 
@@ -47,7 +47,7 @@ _data_option = click.option(
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--full", is_flag=True, help="The paper's sizes, meant for a GPU, instead of reduced ones.")
-@device_option
+@device_choice("Where the experiments compute; cuda is a GPU. auto: a GPU where there is one.")
 @_weights_option
 @_data_option
 @seed_option

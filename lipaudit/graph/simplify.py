@@ -10,6 +10,7 @@ is free.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -64,7 +65,9 @@ def drop_shifts(graph: Graph) -> Graph:
             return None
         unscaled = refs[0] is node["self"] or (node.op.startswith("aten.add") and node.get("alpha", 1) == 1)
         same = refs[0].info == node.output
-        return refs[0] if unscaled and same and isinstance(_other(node), Constant | int | float) else None
+        other = _other(node)
+        known = isinstance(other, Constant) or (isinstance(other, int | float) and math.isfinite(other))
+        return refs[0] if unscaled and same and known else None
 
     return rebuild(graph, change)
 

@@ -126,8 +126,11 @@ def elu(node: Node, _settings: Settings) -> Effect:
 @rule("aten.celu.default", formula="1", source=SLOPE, exact=True, entrywise=True)
 def celu(node: Node, _settings: Settings) -> Effect:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)): slope at most 1 for alpha > 0."""
-    if number(node, "alpha") <= 0:
+    alpha = number(node, "alpha")
+    if alpha <= 0:
         return Effect.unbounded("celu with a negative alpha grows exponentially for negative inputs")
+    if math.isinf(alpha):
+        return Effect.unsupported("celu with an infinite alpha has no values for negative inputs")
     return stretch(node, {"self": 1.0})
 
 

@@ -44,6 +44,8 @@ def add(node: Node, _settings: Settings) -> Effect:
     """self + alpha other, self - alpha other, other - alpha self; constants do not count."""
     if isinstance(node["alpha"], complex):
         return Effect.unsupported("a sum weighted by a complex alpha; multiply by it first")
+    if any(isinstance(node[key], float) and math.isinf(node[key]) for key in ("self", "other")):  # type: ignore[arg-type]
+        return Effect.unsupported("a sum with infinity has no values")
     alpha = Bracket.exact(abs(number(node, "alpha")))
     one = Bracket.exact(1.0)
     weights = {"self": alpha, "other": one} if node.op.startswith("aten.rsub") else {"self": one, "other": alpha}

@@ -116,7 +116,7 @@ def normalization(node: Node, _settings: Settings) -> Effect:
     """A normalisation of rows without weights, as the graph's recognition leaves it; 0 for centred rows of one entry."""
     payload: Normalization = node.payload
     shape = data(node, "input").shape
-    if payload.epsilon <= 0:
+    if not payload.epsilon > 0:
         return Effect.unbounded("a normalisation without a positive eps has no finite constant: set eps > 0")
     if payload.centred and math.prod(shape[axis] for axis in payload.axes) == 1:
         return stretch(node, {"input": 0.0})

@@ -184,6 +184,9 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
         return Effect.unsupported(f"no rule for {node.op}")
     if not entry.complex_numbers and any(t.dtype.is_complex for t in (*(r.info for r in node.refs), *node.outputs)):
         return Effect.unsupported(f"the rule of {node.op} holds for real tensors only, and one here is complex")
+    undefined = [key for key, value in node.arguments.items() if isinstance(value, float) and math.isnan(value)]
+    if undefined:
+        return Effect.unsupported(f"the argument {undefined[0]} of {node.op} is NaN")
     try:
         effect = entry.function(node, settings)
     except MethodError as error:

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from lipaudit.api import audit
 from lipaudit.errors import LipauditError, OutputError, UsageError
+from lipaudit.graph.placeholders import has_values
 from lipaudit.opening import InputShape, state_dict_sha256
 from lipaudit.report.record import AuditReport
 from lipaudit.report.write import check_writable, write_whole
-from lipaudit.training.history import add_line, failure_line, report_line
+from lipaudit.training.history import add_line, failure_line, read_lines, report_line
 from lipaudit.training.wrappers import undisturbed, unwrapped
 
 HISTORY = "history.tsv"
@@ -34,7 +36,8 @@ class AuditCheckpoints:
 
     Each report is ``folder/step-000001000.json``, for ``lipaudit diff`` and ``AuditReport.from_json``; ``folder/history.tsv`` has one line
     per checkpoint. The network is audited as it is at that moment, in evaluation mode; its mode, gradients and device, and the random
-    numbers of the training, are afterwards what they were.
+    numbers of the training, are afterwards what they were. Hooks of its modules are part of its function and run in an audit, too; one that
+    changes weights is an error.
 
     - In a plain loop: ``audits(model, step)`` returns the report.
     - Lightning: ``Trainer(callbacks=[audits])``. The step is ``trainer.global_step``, the network ``LightningModule.forward``.
@@ -46,7 +49,8 @@ class AuditCheckpoints:
         folder: where the reports go; made if it does not exist. One folder per run.
         input_shape: as for :func:`lipaudit.audit`, for the first inputs that ``forward`` requires.
         at: "save" (whenever the framework saves a checkpoint) or "epoch" (at the end of each training epoch).
-        every: the framework's first checkpoint is audited, and then each that comes ``every`` ones later.
+        every: in a framework, its first checkpoint is audited, and then each that comes ``every`` ones later; a call in a loop of your own
+            always audits.
         network: gives the network to audit from the model of the training, where that is not the model itself: a part of it, or a
             module around it that takes tensors and returns tensors.
         overwrite: replace reports of other weights or settings that are there for the same steps, which is an error otherwise.
@@ -121,7 +125,13 @@ class AuditCheckpoints:
             return self._last[1]
         path = self.path(step)
         known = self._prepare(path, network)
+        weights = _weights(network)
         report = audit(network, input_shape=self.input_shape, **self.options)
+        if _weights(network) != weights:
+            raise UsageError(
+                "the weights changed while they were audited, by a hook of the network or in its forward pass in evaluation mode: the "
+                "report is of neither; take out what changes them"
+            )
         if known is None:
             write_whole(path, report.to_json() + "\n")
         elif (known.model, known.settings) == (report.model, report.settings):
@@ -139,6 +149,7 @@ class AuditCheckpoints:
         except OSError as error:
             raise OutputError(f"cannot make the folder {self.folder} for reports: {error.strerror}") from None
         check_writable(path)
+        read_lines(self.folder / HISTORY)
         if self.overwrite or not path.exists():
             return None
         try:
@@ -247,6 +258,13 @@ class AuditCheckpoints:
         if name.startswith("on_"):
             return _nothing
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _weights(network: nn.Module) -> str | None:
+    """Their hash; None where some have no values, which the audit refuses in its own words."""
+    tensors = [*network.parameters(), *network.buffers()]
+    known = has_values(network) and not any(is_lazy(tensor) for tensor in tensors)
+    return state_dict_sha256(network) if known else None
 
 
 def _is_of(report: AuditReport, network: nn.Module) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import OutputError, UsageError
 from lipaudit.report.display import printable, share_text
 from lipaudit.report.record import AuditReport
 from lipaudit.report.stretching import stretching
@@ -41,17 +41,26 @@ def add_line(path: Path, step: int, line: str, replace: bool = True) -> None:
     A line of the same step gives way, unless ``replace`` is off: then it stays. Raises :class:`~lipaudit.errors.UsageError` where the file
     holds something else.
     """
-    lines = _read(path)
+    lines = read_lines(path)
     if replace or step not in lines:
         lines[step] = line
     text = "\n".join(["\t".join(HEADER), *(lines[at] for at in sorted(lines))])
     write_whole(path, text + "\n")
 
 
-def _read(path: Path) -> dict[int, str]:
+def read_lines(path: Path) -> dict[int, str]:
+    """The lines of a history by their steps; none where there is no file.
+
+    Raises:
+        UsageError: where the file is no history.
+        OutputError: where it cannot be read.
+    """
     if not path.exists():
         return {}
-    head, *lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    try:
+        head, *lines = path.read_bytes().decode("utf-8", "replace").rstrip("\n").split("\n")
+    except OSError as error:
+        raise OutputError(f"cannot read {printable(str(path))}: {error.strerror}; move it away") from None
     steps = [line.partition("\t")[0] for line in lines]
     if head.split("\t") != list(HEADER) or not all(step.isascii() and step.isdigit() for step in steps):
         raise UsageError(

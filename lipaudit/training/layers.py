@@ -7,6 +7,7 @@ included. Batch norms and other scales are not folded: the layer's weight is tak
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -96,7 +97,9 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
     """
     patterns = dict(targets) if isinstance(targets, Mapping) else {"*": targets}
     for pattern, target in patterns.items():
-        if target is not None and not (isinstance(target, int | float) and 0 < target < float("inf")):
+        if target is not None and (
+            isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf
+        ):
             raise UsageError(f"the target of {pattern} is a number above 0 or None, not {target!r}")
     chosen, used = [], set()
     for layer in layers:
@@ -124,6 +127,10 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
 
 
 def _graph(model: nn.Module, input_shape: InputShape) -> Graph:
+    if not isinstance(input_shape, Sequence | Mapping) or isinstance(input_shape, str):
+        raise UsageError(
+            f"the shape of an input is C x H x W, a full shape with a batch axis of 1, or one such shape per name, not {input_shape!r}"
+        )
     shapes = input_shape if isinstance(input_shape, Mapping) else {"": input_shape}
     loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})
     place = next((p.device for p in model.parameters()), torch.device("cpu"))

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from lipaudit.spectral.gradient import MOST_PRODUCTS, own_precision, schatten_gradient
 from lipaudit.training.geometry import Geometry, Layout, encode, layout
@@ -55,7 +56,8 @@ def spectral_norm_bound(
 
     Raises:
         ValueError: for a weight or a geometry that torch would refuse, or arguments out of range.
-        RuntimeError: in the backward pass, where its result is to be differentiated again (``create_graph=True``).
+        RuntimeError: in the backward pass, where its result is to be differentiated again (``create_graph=True``), and under
+            forward-mode differentiation (``torch.func.jvp``).
 
     >>> kernel = torch.tensor([[[1.0, -1.0]]], requires_grad=True)
     >>> bound = spectral_norm_bound(kernel, Geometry(8, padding="same", padding_mode="circular"))
@@ -73,6 +75,11 @@ def spectral_norm_bound(
         raise ValueError(f"a weight of shape {tuple(weight.shape)} needs the geometry of its convolution")
     if geometry is not None and weight.dim() == 2:
         raise ValueError("the weight of a dense layer has no geometry")
+    if not torch.compiler.is_compiling() and forward_ad.unpack_dual(weight).tangent is not None:  # type: ignore[no-untyped-call]
+        raise RuntimeError(
+            "spectral_norm_bound has no forward-mode derivative (torch.func.jvp): its derivative along T is (gradient * T).sum(), the "
+            "gradient by torch.autograd.grad"
+        )
     convolution = None if geometry is None else geometry.convolution(weight.detach())
     sizes = [1, 0] if convolution is None else encode(convolution)
     mode = "zeros" if convolution is None else convolution.padding_mode

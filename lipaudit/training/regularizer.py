@@ -12,6 +12,7 @@ the next computation corrects it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -90,8 +91,14 @@ class LipschitzRegularizer:
         every: int = 1,
         oversampling: int = OVERSAMPLING,
     ) -> None:
-        if not isinstance(every, int) or every < 1:
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             raise UsageError(f"every is a whole number of steps from 1 on, not {every!r}")
+        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise UsageError(f"the weight of the regularizer is a finite number of 0 or more, not {weight!r}")
+        if not callable(iterations) and (not isinstance(iterations, int) or isinstance(iterations, bool)):
+            raise UsageError(
+                f"iterations are a whole number or a function of the step that gives one, not {iterations!r}"
+            )
         chosen = choose(find_layers(model, input_shape), target)
         self.model = model
         self.layers: tuple[Layer, ...] = tuple(layer for layer, _ in chosen)
@@ -127,14 +134,15 @@ class LipschitzRegularizer:
             bound = spectral_norm_bound(weight, geometry, products, oversampling=self.oversampling)
             self._found[term] = bound.detach()
             return bound
-        if term not in self._slopes or (self.calls + self._turns[term]) % self.every == 0:
-            with torch.enable_grad():
-                leaf = weight.detach().requires_grad_()
+        slope = self._slopes.get(term)
+        if slope is None or slope.shape != weight.shape or (self.calls + self._turns[term]) % self.every == 0:
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = weight.detach().clone().requires_grad_()
                 bound = spectral_norm_bound(leaf, geometry, products, oversampling=self.oversampling)
-                (self._slopes[term],) = torch.autograd.grad(bound, leaf)
-            self._found[term] = bound.detach()
+                (slope,) = torch.autograd.grad(bound, leaf)
+            self._slopes[term], self._found[term] = slope, bound.detach()
         wide = self._found[term].dtype
-        return (self._slopes[term].to(wide) * weight.to(wide)).sum()
+        return (slope.to(weight.device, wide) * weight.to(wide)).sum()
 
     @property
     def values(self) -> dict[str, float]:

@@ -219,9 +219,12 @@ def test_the_backend_of_the_environment_is_not_read(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "fake.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_help_names_the_paper_and_the_experiments_that_read_weights(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_the_paper_and_the_experiments_that_read_weights_or_images(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["reproduce", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Efficient Bound of Lipschitz Constant for Convolutional Layers by Gram Iteration, ICML 2023" in out
     for experiment in registry.all_experiments():
-        assert (experiment.name in out) == (experiment.uses_weights and experiment.name != "fake"), experiment.name
+        reads = experiment.uses_weights or bool(experiment.full_data)
+        assert (experiment.name in out) == (reads and experiment.name != "fake"), experiment.name

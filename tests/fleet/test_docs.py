@@ -17,7 +17,7 @@ from lipaudit.fleet.task import Task, perform
 from tests.fleet.fleets import Fleet
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/fleets.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "fleets.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
-import lipaudit.rules  # noqa: F401  registers the rules
+import lipaudit
+import lipaudit.rules
 from lipaudit.graph.arguments import bind, overload
 from lipaudit.graph.node import Constant, Node, Ref, TensorInfo
 from lipaudit.rules.probe import PROBE_LIMIT, largest_count
@@ -120,3 +123,31 @@ def test_casts_to_lower_precision_say_that_rounding_is_not_counted() -> None:
     effect = apply_rule(node, Settings())
     assert effect.status is Status.FINITE
     assert "rounding" in effect.note
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.leaky_relu(x, NAN),
+        lambda x: nn.functional.elu(x, NAN),
+        lambda x: nn.functional.celu(x, INFINITY),
+        lambda x: x + NAN,
+        lambda x: x - INFINITY,
+        lambda x: x.clamp(min=NAN),
+        lambda x: torch.add(x, x, alpha=NAN),
+        lambda x: nn.functional.layer_norm(x, (4,), eps=NAN),
+        lambda x: torch.where(torch.tensor([True, False, True, False]), x, NAN),
+    ],
+)
+def test_a_function_without_values_has_no_bound(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    class Network(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)
+
+    assert not torch.isfinite(Network()(-torch.ones(1, 4))).all()
+    report = lipaudit.audit(Network(), input_shape=(1, 4))
+    assert report.network.status in ("unsupported", "unbounded")
+    assert report.network.upper_bound is None

@@ -311,3 +311,28 @@ def test_a_part_of_the_model_can_be_audited(tmp_path: Path) -> None:
     whole = nn.ModuleDict({"body": small(), "head": nn.Linear(3, 1)})
     report = AuditCheckpoints(tmp_path, SHAPE, network=lambda model: model["body"])(whole, 1)  # type: ignore[index]
     assert [layer.name for layer in report.layers] == ["0", "5"]
+
+
+def test_a_hook_that_changes_weights_is_an_error_and_leaves_no_report(tmp_path: Path) -> None:
+    net = small()
+
+    def change(module: nn.Module, _inputs: Any) -> None:
+        module.weight.data.add_(0.1)  # type: ignore[operator, union-attr]
+
+    net[5].register_forward_pre_hook(change)
+    audits = AuditCheckpoints(tmp_path, SHAPE)
+    with pytest.raises(UsageError, match="the weights changed while they were audited, by a hook"):
+        audits(net, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_history_that_cannot_be_read_is_found_before_the_audit(tmp_path: Path) -> None:
+    for content in (b"\xff\xfe", b"text"):
+        (tmp_path / "history.tsv").write_bytes(content)
+        with pytest.raises(UsageError, match="no history of audited checkpoints: move it away"):
+            AuditCheckpoints(tmp_path, SHAPE)(small(), 1)
+    (tmp_path / "history.tsv").unlink()
+    (tmp_path / "history.tsv").mkdir()
+    with pytest.raises(OutputError, match=r"cannot read .*history\.tsv: Is a directory; move it away"):
+        AuditCheckpoints(tmp_path, SHAPE)(small(), 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["history.tsv"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from torch import nn
+from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
 from lipaudit.spectral.geometry import Convolution
@@ -328,3 +329,11 @@ def test_a_dispatch_mode_changes_nothing(shape: tuple[int, ...]) -> None:
     assert expected.abs().max() > 0.1
     with FlopCounterMode(display=False):
         assert torch.equal(slope(), expected)
+
+
+def test_forward_mode_is_refused_instead_of_giving_zero() -> None:
+    weight, direction = torch.randn(3, 4), torch.randn(3, 4)
+    with pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        torch.func.jvp(spectral_norm_bound, (weight,), (direction,))
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        spectral_norm_bound(forward_ad.make_dual(weight, direction))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from typing import Any
 
 import pytest
 import torch
@@ -309,7 +311,36 @@ def test_between_two_computations_the_pull_ends_at_the_target(net: Small) -> Non
     assert regularizer.values["head"] == losses[0].item()
 
 
-@pytest.mark.parametrize("every", [0, -1, 1.5])
-def test_every_is_a_number_of_steps(net: Small, every: object) -> None:
-    with pytest.raises(UsageError, match="every"):
-        LipschitzRegularizer(net, (1, 8, 8), every=every)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"every": 0}, "every is a whole number of steps from 1 on, not 0"),
+        ({"every": 1.5}, "every is"),
+        ({"every": True}, "every is"),
+        ({"weight": float("nan")}, "the weight of the regularizer is a finite number of 0 or more, not nan"),
+        ({"weight": -1}, "the weight"),
+        ({"iterations": 3.0}, "iterations are a whole number or a function of the step that gives one, not 3.0"),
+        ({"target": True}, "a number above 0 or None"),
+    ],
+)
+def test_what_means_nothing_is_refused(net: Small, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        LipschitzRegularizer(net, (1, 8, 8), **options)
+
+
+@pytest.mark.parametrize("shape", [8, "1x8x8", None])
+def test_the_shape_of_the_input_is_one(net: Small, shape: Any) -> None:
+    with pytest.raises(UsageError, match="the shape of an input is C x H x W"):
+        LipschitzRegularizer(net, shape)
+
+
+def test_the_planes_follow_the_model(net: Small) -> None:
+    regularizer = LipschitzRegularizer(net, (1, 8, 8), iterations=4, every=100)
+    with torch.inference_mode():
+        first = regularizer()
+    assert math.isclose(first, float(regularizer().detach()), rel_tol=1e-6)
+    net.double()
+    assert math.isclose(first, float(regularizer().detach()), rel_tol=1e-6)
+    net.head = nn.Linear(64, 5).double()  # another number of classes: the bound is computed again
+    regularizer()
+    assert regularizer.values["head"] == pytest.approx(float(spectral_norm_bound(net.head.weight.detach(), None, 4)))
