@@ -108,7 +108,7 @@ def audit(
         around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own
             normalisation; a tensor or tensor file (.npy, .pt) in the network's own input.
         mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not
-            known.
+            known; not around a tensor.
         method: how the norms of convolutions and matrices are found: "gram" (certified) or the name of a published method
             (``lipaudit methods`` lists them), whose figures are ``numerical`` at best and may be estimates; those stand in
             fields named so.

@@ -39,10 +39,7 @@ def test_every_option_of_every_verb_is_on_the_page_and_explained() -> None:
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every field of an object that the schema describes, not those that a condition repeats."""
-    described = [
-        ("", schema),
-        *((name, part) for name, part in schema["$defs"].items() if part.get("type") == "object"),
-    ]
+    described = [("", schema), *((name, part) for name, part in schema["$defs"].items() if part.get("type"))]
     described += [(name, schema["properties"][name]) for name in ("tool", "environment")]
     for place, part in described:
         for name, field in part["properties"].items():

@@ -10,7 +10,7 @@ import click
 
 from lipaudit.cli.gates import chosen_gates, gate_options, given_gates
 from lipaudit.cli.options import debug_option, with_options
-from lipaudit.cli.saved import picked, read_saved
+from lipaudit.cli.saved import listed, picked, read_saved
 from lipaudit.cli.terminal import emit, say, worst
 from lipaudit.errors import UsageError
 from lipaudit.export.failure import Failure
@@ -88,6 +88,10 @@ def export(
         check_no_model(file, [report], "export", "-o" if card is None else "--card")
     gates = chosen_gates(ctx, options, quiet or not FORMATS[name].judges)
     saved = read_saved(report, quiet)
+    if model is None and len(saved) > 1 and not FORMATS[name].several:
+        raise UsageError(
+            f"{name} describes one model, and there are {len(saved)}: pick one by --model SPEC ({listed(saved)})"
+        )
     outcomes = [found.outcome for found in (saved if model is None else [picked(saved, model, report)])]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     reports = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]

@@ -46,7 +46,7 @@ def picked(models: Sequence[SavedModel], wanted: str, source: str) -> SavedModel
     """The model that ``--model`` names: by its name, or by its specification where that is there once."""
     found = [model for model in models if model.name == wanted]
     if not found:
-        raise UsageError(f"{source} has no model {wanted!r}: there are {_listed(models)}")
+        raise UsageError(f"{source} has no model {wanted!r}: there are {listed(models)}")
     if len(found) > 1:
         raise UsageError(f"{source} has {len(found)} reports of {wanted}: write one file per report")
     return found[0]
@@ -55,13 +55,20 @@ def picked(models: Sequence[SavedModel], wanted: str, source: str) -> SavedModel
 def only_report(models: Sequence[SavedModel], wanted: str | None, source: str) -> AuditReport:
     """The one report of a file, or the one that ``--model`` names; an error lists the models to choose from."""
     if len(models) > 1 and wanted is None:
-        raise UsageError(f"{source} has {len(models)} models: pick one by --model SPEC ({_listed(models)})")
+        raise UsageError(f"{source} has {len(models)} models: pick one by --model SPEC ({listed(models)})")
     model = models[0] if wanted is None else picked(models, wanted, source)
     if isinstance(model.outcome, Failure):
         raise UsageError(
             f"{source}: {model.name} could not be audited, so there is no report of it: {model.outcome.error}"
         )
     return model.outcome
+
+
+def listed(models: Sequence[SavedModel]) -> str:
+    """The first few names, and how many more there are."""
+    from lipaudit.report.display import names_text
+
+    return names_text([model.name for model in models])
 
 
 def _content(source: str) -> bytes:
@@ -95,9 +102,3 @@ def _outcome(entry: Entry, name: str) -> AuditReport | Failure:
     except UsageError as error:
         raise UsageError(f"the report of {name}: {error}") from None
     return report if report is not None else Failure(name, entry.error or "", entry.exit_code)
-
-
-def _listed(models: Sequence[SavedModel]) -> str:
-    from lipaudit.report.display import names_text
-
-    return names_text([model.name for model in models])

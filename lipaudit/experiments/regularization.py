@@ -50,7 +50,7 @@ PAPER = {
 }
 NEAR = (0.95, 1.02)
 POINTS = 0.5
-BIN, BINS = 0.1, 20  # of the histograms; one more is for what lies beyond
+BIN, BINS = 0.1, 20  # of the histograms; one more is for 0
 
 
 def run(request: Request, recipe: Recipe, images: Images, seeds: int, rounds: int) -> Result:
@@ -214,11 +214,11 @@ def claims(trained: Sequence[Trained], seconds: dict[str, float]) -> tuple[Claim
 
 
 def histogram(trained: Sequence[Trained], name: str) -> Plot:
-    """How the norms of all layers and seeds are spread: bins of 0.1, the last for what lies beyond."""
+    """How the norms of all layers and seeds are spread: bins of 0.1 around 0, 0.1, ..., 2, the last with what lies beyond."""
     counts = [0] * (BINS + 1)
     for norm in all_norms(trained, name):
-        counts[min(BINS, int(norm / BIN))] += 1
-    labels = [f"{BIN * i:.1f}" if i % 4 == 0 else "" for i in range(BINS)] + [f">{BIN * BINS:g}"]
+        counts[min(BINS, round(norm / BIN))] += 1
+    labels = [f"{BIN * i:.1f}" if i % 4 == 0 else "" for i in range(BINS)] + [f"{BIN * BINS:g} and more"]
     series = Series("layers", tuple(float(i) for i in range(BINS + 1)), tuple(float(count) for count in counts))
     return Plot(name, "norm", "layers of all seeds", (series,), categories=tuple(labels))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,8 +50,11 @@ class Case:
 def render(reports: Sequence[AuditReport], gates: Gates, failures: Sequence[Failure] = ()) -> str:
     """The XML document, with a declaration."""
     root = ElementTree.Element("testsuites", {"name": "lipaudit"})
+    often: Counter[str] = Counter()
     for report in reports:
-        root.append(_suite(report, cases(report, gates)))
+        often[report.model.spec] += 1
+        counter = often[report.model.spec]  # the same model under other options is another suite
+        root.append(_suite(report, cases(report, gates), f"#{counter}" if counter > 1 else ""))
     for failure in failures:
         root.append(_failed_suite(failure))
     totals = {key: sum(int(suite.get(key, "0")) for suite in root) for key in _COUNTS}
@@ -83,8 +87,8 @@ def cases(report: AuditReport, gates: Gates) -> list[Case]:
     return found
 
 
-def _suite(report: AuditReport, found: Sequence[Case]) -> ElementTree.Element:
-    spec = printable(report.model.spec)
+def _suite(report: AuditReport, found: Sequence[Case], counter: str) -> ElementTree.Element:
+    spec = printable(report.model.spec + counter)
     attributes = _attributes(spec, [case.outcome for case in found])
     attributes["time"] = f"{sum(report.timings.values()):.3f}"
     attributes["timestamp"] = re.sub(r"(\.\d+)?(Z|\+00:00)$", "", printable(report.created))

@@ -100,7 +100,13 @@ def render(
     Every model that could not be audited is a finding, too.
     """
     versions = sorted({report.tool_version for report in reports})
-    results = [result for report in reports for result in _results(report, gates, report_file)]
+    results = [
+        result
+        for at, report in enumerate(reports)
+        for result in _results(
+            report, gates, report_file, sum(other.model.spec == report.model.spec for other in reports[:at])
+        )
+    ]
     driver = {"name": "lipaudit", **({"version": ", ".join(versions)} if versions else {})}
     run = {
         "tool": {"driver": {**driver, "rules": [_descriptor(rule) for rule in RULES]}},
@@ -123,7 +129,8 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _results(report: AuditReport, gates: Gates, report_file: str | None) -> Iterable[dict[str, Any]]:
+def _results(report: AuditReport, gates: Gates, report_file: str | None, earlier: int) -> Iterable[dict[str, Any]]:
+    """The findings of a report; ``earlier`` is the number of those before it of the same model, under other options."""
     asked = gate_problems(report, gates)
     strict = any(problem.gate == STRICT for problem in asked)
     bare = gate_problems(report, Gates(no_unbounded=True))
@@ -133,7 +140,7 @@ def _results(report: AuditReport, gates: Gates, report_file: str | None) -> Iter
             continue
         rule = _rule(report, problem)
         level = "warning" if problem in bare and problem not in asked and not strict else "error"
-        found.setdefault((rule, problem.row), _result(report, rule, level, problem, report_file))
+        found.setdefault((rule, problem.row), _result(report, rule, level, problem, report_file, earlier))
     return found.values()
 
 
@@ -154,7 +161,7 @@ def _rule(report: AuditReport, problem: GateProblem) -> str:
 
 
 def _result(
-    report: AuditReport, rule: str, level: str, problem: GateProblem, report_file: str | None
+    report: AuditReport, rule: str, level: str, problem: GateProblem, report_file: str | None, earlier: int
 ) -> dict[str, Any]:
     layer = None if problem.row is None else report.layers[problem.row]
     spec = report.model.spec
@@ -165,17 +172,17 @@ def _result(
         "level": level,
         "message": {"text": place + problem.text},
         "locations": [_location(report, layer, report_file)],
-        "partialFingerprints": _fingerprints(report, rule, problem),
+        "partialFingerprints": _fingerprints(report, rule, problem, earlier),
     }
 
 
-def _fingerprints(report: AuditReport, rule: str, problem: GateProblem) -> dict[str, str]:
+def _fingerprints(report: AuditReport, rule: str, problem: GateProblem, same: int) -> dict[str, str]:
     """From what a finding is about, and no figure: they stay the same while the weights change."""
     about: list[Any] = [rule, report.model.spec, problem.place]
     if problem.row is not None:
         earlier = sum(layer.name == problem.place for layer in report.layers[: problem.row])
         about += [earlier] if earlier or problem.place == NETWORK else []
-    return _hashed(about)
+    return _hashed([*about, {"report": same}] if same else about)
 
 
 def _hashed(about: list[Any]) -> dict[str, str]:

@@ -49,7 +49,8 @@ class AuditCheckpoints:
         folder: where the reports go; made if it does not exist. One folder per run.
         input_shape: as for :func:`lipaudit.audit`, for the first inputs that ``forward`` requires.
         at: "save" (whenever the framework saves a checkpoint) or "epoch" (at the end of each training epoch).
-        every: the framework's first checkpoint is audited, and then each that comes ``every`` ones later.
+        every: in a framework, its first checkpoint is audited, and then each that comes ``every`` ones later; a call in a loop of your own
+            always audits.
         network: gives the network to audit from the model of the training, where that is not the model itself: a part of it, or a
             module around it that takes tensors and returns tensors.
         overwrite: replace reports of other weights or settings that are there for the same steps, which is an error otherwise.

@@ -127,6 +127,10 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
 
 
 def _graph(model: nn.Module, input_shape: InputShape) -> Graph:
+    if not isinstance(input_shape, Sequence | Mapping) or isinstance(input_shape, str):
+        raise UsageError(
+            f"the shape of an input is C x H x W, a full shape with a batch axis of 1, or one such shape per name, not {input_shape!r}"
+        )
     shapes = input_shape if isinstance(input_shape, Mapping) else {"": input_shape}
     loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})
     place = next((p.device for p in model.parameters()), torch.device("cpu"))

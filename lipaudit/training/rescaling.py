@@ -102,6 +102,14 @@ def rescale(
     [1.0, 0.25, 0.0]
     """
     chosen = choose(find_layers(model, input_shape), limit)
+    for layer, _ in chosen:
+        for path, attribute in layer.places:
+            held = getattr(model.get_submodule(path), "parametrizations", {})
+            if attribute in held and any(isinstance(part, Rescaling) for part in held[attribute]):
+                raise UsageError(
+                    f"{layer.name} is rescaled already: end that with torch.nn.utils.parametrize.remove_parametrizations first, or give "
+                    "it the limit None"
+                )
     for layer, most in chosen:
         for path, attribute in layer.places:
             rescaling = Rescaling(layer.geometries, most, iterations, tolerance, oversampling)

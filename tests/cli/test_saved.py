@@ -54,7 +54,7 @@ def test_junit_has_an_error_for_every_model_that_failed(capsys: Capture) -> None
     out, err = capsys.readouterr()
     suites = {suite.name: suite for suite in JUnitXml.fromstring(out.encode())}
     shown = 'a<b>|"c"\\x1b[2J.onnx'
-    assert list(suites) == ["net", "gated", shown]
+    assert list(suites) == ["net", "gated", "gated#2", shown]
     (case,) = suites[shown]
     assert [type(result) for result in case.result] == [Error]
     assert case.result[0].message == f"{shown} is truncated"
@@ -73,6 +73,8 @@ def test_sarif_has_a_finding_for_every_model_that_failed(capsys: Capture) -> Non
     schema = (Path(package.origin).parent / "schema" / "sarif-2.1.0.json").read_text(encoding="utf-8")
     jsonschema.Draft4Validator(json.loads(schema)).validate(document)
     (run,) = document["runs"]
+    prints = [result["partialFingerprints"]["lipaudit/v1"] for result in run["results"]]
+    assert len(set(prints)) == len(prints) > 3
     (found,) = [result for result in run["results"] if result["ruleId"] == "not-audited"]
     assert run["tool"]["driver"]["rules"][found["ruleIndex"]]["id"] == "not-audited"
     assert (found["level"], found["message"]["text"]) == ("error", f"{BROKEN}: {BROKEN} is truncated")
@@ -100,7 +102,10 @@ def test_markdown_lists_the_models_that_failed(capsys: Capture) -> None:
 def test_one_model_is_picked_where_a_format_takes_one(name: str, capsys: Capture) -> None:
     assert main(["export", "fleet.jsonl", "--to", name]) == 2
     err = capsys.readouterr().err
-    assert f"{name} describes one model, and there are 4: pick one by --model SPEC (" in err
+    assert (
+        f"{name} describes one model, and there are 4: pick one by --model SPEC (net, gated, gated --domain pixels"
+        in err
+    )
     assert main(["export", "fleet.jsonl", "--to", name, "--model", "net"]) == 0
     picked = capsys.readouterr().out
     Path("net.json").write_text(report_of("net", fakes.report()).to_json(), encoding="utf-8")

@@ -270,10 +270,10 @@ def test_the_claims_hold_where_the_numbers_say_so() -> None:
 
 
 def test_a_histogram_counts_every_norm_once() -> None:
-    plot = histogram(made_up({OURS.name: (98.0, 0.05, 7.0)}), OURS.name)
+    plot = histogram(made_up({OURS.name: (98.0, 0.96, 7.0)}), OURS.name)
     counts = plot.series[0].y
-    assert (counts[0], counts[-1], sum(counts)) == (2.0, 2.0, 4.0)
-    assert plot.categories[-1] == ">2"
+    assert (counts[10], counts[-1], sum(counts)) == (2.0, 2.0, 4.0)
+    assert (plot.categories[8], plot.categories[-1]) == ("0.8", "2 and more")
 
 
 @pytest.mark.parametrize(

@@ -328,6 +328,12 @@ def test_what_means_nothing_is_refused(net: Small, options: dict[str, Any], word
         LipschitzRegularizer(net, (1, 8, 8), **options)
 
 
+@pytest.mark.parametrize("shape", [8, "1x8x8", None])
+def test_the_shape_of_the_input_is_one(net: Small, shape: Any) -> None:
+    with pytest.raises(UsageError, match="the shape of an input is C x H x W"):
+        LipschitzRegularizer(net, shape)
+
+
 def test_the_planes_follow_the_model(net: Small) -> None:
     regularizer = LipschitzRegularizer(net, (1, 8, 8), iterations=4, every=100)
     with torch.inference_mode():

@@ -183,3 +183,15 @@ def test_bad_limits(net: Residual) -> None:
         with pytest.raises(UsageError, match="above 0"):
             rescale(net, (1, 8, 8), limit)
     assert not any(parametrize.is_parametrized(m) for m in net.modules())
+
+
+def test_a_layer_is_rescaled_once(net: Residual) -> None:
+    first, *others = rescale(net, (1, 8, 8), {"*": 2.0})
+    with pytest.raises(UsageError, match=f"{first} is rescaled already: end that with .*remove_parametrizations"):
+        rescale(net, (1, 8, 8), 1.0)
+    assert len(parametrize_of(net, first)) == 1
+    assert others
+
+
+def parametrize_of(net: nn.Module, name: str) -> nn.Module:
+    return net.get_submodule(name).parametrizations["weight"]  # type: ignore[no-any-return, index, union-attr]
