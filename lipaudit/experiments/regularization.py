@@ -218,7 +218,7 @@ def histogram(trained: Sequence[Trained], name: str) -> Plot:
     counts = [0] * (BINS + 1)
     for norm in all_norms(trained, name):
         counts[min(BINS, round(norm / BIN))] += 1
-    labels = [f"{BIN * i:.1f}" if i % 4 == 0 else "" for i in range(BINS)] + [f"{BIN * BINS:g} and more"]
+    labels = [f"{BIN * i:.1f}" if i % 4 == 0 else "" for i in range(BINS)] + [f"{BIN * BINS:g}+"]
     series = Series("layers", tuple(float(i) for i in range(BINS + 1)), tuple(float(count) for count in counts))
     return Plot(name, "norm", "layers of all seeds", (series,), categories=tuple(labels))
 

@@ -273,7 +273,7 @@ def test_a_histogram_counts_every_norm_once() -> None:
     plot = histogram(made_up({OURS.name: (98.0, 0.96, 7.0)}), OURS.name)
     counts = plot.series[0].y
     assert (counts[10], counts[-1], sum(counts)) == (2.0, 2.0, 4.0)
-    assert (plot.categories[8], plot.categories[-1]) == ("0.8", "2 and more")
+    assert (plot.categories[8], plot.categories[-1]) == ("0.8", "2+")
 
 
 @pytest.mark.parametrize(
