@@ -189,11 +189,10 @@ def audit(
         plot.check(file, options["structure"])
     options["input_shape"] = input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
-    read = [*specs, options["weights"] or "", options["around"] or ""]
     if file:
-        check_no_model(file, read)
+        check_no_model(file, _files_read(file, specs, options))
     if plot:
-        plot.check_models(specs, read)
+        plot.check_models(specs, _files_read(plot.path, specs, options))
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
@@ -232,6 +231,13 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
         except Exception as error:
             codes.append(complain(error, debug, model if len(models) > 1 else ""))
     return specs, codes
+
+
+def _files_read(output: Path, specs: Sequence[str], options: dict[str, Any]) -> list[str]:
+    """The files that the audits read and ``output`` must not replace."""
+    from lipaudit.fleet.content import read_where
+
+    return [name for spec in specs for name in read_where(output, spec, options)]
 
 
 def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> AuditReport:

@@ -101,7 +101,10 @@ def compare(
     file = None if output == Path("-") else output
     if file:
         check_writable(file)
-        check_no_model(file, [model, options["weights"] or ""])
+        with shielded(debug, quiet):
+            from lipaudit.fleet.content import read_where
+
+            check_no_model(file, read_where(file, model, options))
     options["input_shape"] = input_shape(inputs)
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
     try:

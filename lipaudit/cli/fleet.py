@@ -87,16 +87,17 @@ def _requests(
 
 def _check_files(requests: list[ModelRequest], settings: dict[str, Any], fleet: FleetOptions, shown: Shown) -> None:
     """Refuse output that cannot be written, or that would replace what is read."""
+    from lipaudit.fleet.content import read_where
     from lipaudit.report.write import check_no_model, check_writable
 
     file = shown.record or shown.file
     if file is None:
         return
     check_writable(file)
-    named = {request.spec for request in requests} | {fleet.models_from or ""}
-    for options in (settings, *(request.options for request in requests)):
-        named |= {options.get(name) or "" for name in ("weights", "around")}
-    check_no_model(file, sorted(named))
+    read = {fleet.models_from or ""}
+    for request in requests:
+        read.update(read_where(file, request.spec, {**settings, **request.options}))
+    check_no_model(file, sorted(read))
 
 
 def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) -> list[ModelRequest]:
