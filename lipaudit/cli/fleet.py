@@ -56,9 +56,10 @@ def audit_fleet(
         tasks = _tasks(todo, settings, None if cache is None else str(cache), debug)
         if todo:
             with _running(tasks, fleet, debug) as entries:
+                journal.begin()
                 _collect(entries, journal, len(requests), len(requests) - len(todo), shown.quiet)
-        journal.settle(requests)
         rows, codes = _judged(journal, requests, judge)
+        journal.settle(requests)
         _deliver(journal, requests, rows, settings, shown)
     if shown.record and not shown.quiet:
         say(f"lipaudit: every report is in {shown.record}")
@@ -158,6 +159,7 @@ def _collect(entries: Iterator[Entry], journal: Journal, total: int, done: int, 
             bar.finish()
             bar = None
         if journal.path:
+            journal.restore()
             say(
                 f"lipaudit: {done} of {total} models are recorded in {journal.path}; the same command goes on from there"
             )
@@ -179,8 +181,7 @@ def _judged(journal: Journal, requests: list[ModelRequest], judge: Judge) -> tup
 
     rows: list[Row] = []
     codes = [0]
-    for entry in journal.entries(requests):
-        report = entry.audit_report()
+    for entry, report in journal.outcomes(requests):
         rows.append(row_of(entry, report))
         if report is None:
             message = entry.error or ""

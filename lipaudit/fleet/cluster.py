@@ -20,6 +20,7 @@ from lipaudit import __version__
 from lipaudit.errors import ClusterError, ModelLoadError
 from lipaudit.fleet.content import named_files
 from lipaudit.fleet.entry import Entry
+from lipaudit.fleet.interrupts import raise_remembered
 from lipaudit.fleet.local import run_local
 from lipaudit.fleet.task import ONE_AT_A_TIME, Task, perform
 
@@ -95,6 +96,7 @@ def _entries(waiting: Iterator[Task], client: Any, notify: Callable[[str], None]
             if not running:
                 alone = True
                 continue
+            raise_remembered()
             done = _done(client, running)
             if not done and not told and not _workers(client):
                 told = True

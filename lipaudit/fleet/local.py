@@ -18,7 +18,7 @@ from multiprocessing.connection import wait
 
 from lipaudit.errors import ModelLoadError, WorkerError
 from lipaudit.fleet.entry import Entry
-from lipaudit.fleet.interrupts import blocked_for_children
+from lipaudit.fleet.interrupts import blocked_for_children, raise_remembered
 from lipaudit.fleet.task import Task
 from lipaudit.fleet.worker import serve
 
@@ -56,6 +56,7 @@ def run_local(
             busy = [worker for worker in workers if worker.busy]
             if not busy:
                 return
+            raise_remembered()
             ready = wait([worker.connection for worker in busy], _GLANCE)
             for worker in busy:
                 dead = worker.process.exitcode is not None

@@ -120,8 +120,10 @@ def test_a_factory_is_what_its_file_says_now(dask: Cluster, fleet: Fleet, monkey
             f"import torch\ndef net():\n    m = torch.nn.Linear(4, 1)\n    m.weight.data.fill_({scale})\n    return m\n"
         )
         Path("rescaled.py").write_text(code)
-        args = ("rescaled:net", "rescaled:net", "--input", "4", "-o", str(fleet.record), "--restart", "--quiet")
-        assert lipaudit(*args, "--cluster", dask.address).wait(timeout=240) == 0
+        args = ("rescaled:net", "--input", "1,4", "-o", str(fleet.record), "--restart", "--quiet")
+        running = lipaudit(*args, "--cluster", dask.address)
+        _, err = running.communicate(timeout=240)
+        assert running.returncode == 0, err
         (entry,) = fleet.entries()
         bounds.append(entry["report"]["network"]["upper_bound"])
     assert bounds == pytest.approx([2.0, 18.0], rel=1e-3)
