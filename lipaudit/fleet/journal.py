@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,13 +22,11 @@ from lipaudit import __version__
 from lipaudit.errors import LipauditError, OutputError, UsageError
 from lipaudit.fleet.content import unchanged
 from lipaudit.fleet.entry import DONE, Entry
+from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line, is_header
 from lipaudit.fleet.lock import lock
 from lipaudit.fleet.request import ModelRequest
 from lipaudit.report.record import AuditReport
 from lipaudit.report.write import replacing
-
-KIND = "fleet"
-SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Journal:
             return
         with _refused(self.path):
             os.ftruncate(self._file.fileno(), 0)
-        self._write(_header(self._settings))
+        self._write(header_line(self._settings))
         self._header_length = self._end
 
     def state(self, request: ModelRequest) -> str:
@@ -103,7 +100,7 @@ class Journal:
                 report = entry.audit_report()
             except (LipauditError, ValueError, RecursionError) as error:
                 place = self._places[request.key]
-                raise _damaged(self.path, place.number, f"holds no report of an audit ({error})") from None
+                raise damaged(self.path, place.number, f"holds no report of an audit ({error})") from None
             yield entry, report
 
     def settle(self, requests: Sequence[ModelRequest]) -> None:
@@ -196,18 +193,18 @@ class Journal:
         size = self._file.seek(0, os.SEEK_END)
         for number, line in enumerate(_lines(self._file), start=1):
             last = self._end + len(line) == size
-            if last and _is_torn(line) and (number > 1 or _begins_a_header(line)):
+            if last and _is_torn(line) and (number > 1 or begins_a_header(line)):
                 self.torn = number > 1
                 break
             if number == 1:
-                self._check_header(_parsed(line), settings)
+                check_header(_parsed(line), settings, self.path)
                 self._header_length = self._end = len(line)
                 self._number = 1
                 continue
             try:
                 entry = Entry.from_json(_parsed(line))
             except ValueError as error:
-                raise _damaged(self.path, number, f"is no outcome of an audit ({error})") from None
+                raise damaged(self.path, number, f"is no outcome of an audit ({error})") from None
             self._end += len(line)
             self._number = number
             self._index(entry, self._end - len(line))
@@ -217,26 +214,9 @@ class Journal:
     def _check_kind(self) -> None:
         """Refuse to forget what is no record."""
         first = next(_lines(self._file), b"")
-        if first and not is_header(_parsed(first)) and not _begins_a_header(first):
+        if first and not is_header(_parsed(first)) and not begins_a_header(first):
             raise UsageError(
                 f"{self.path} is no record of a fleet, and --restart replaces nothing else: name another file with -o"
-            )
-
-    def _check_header(self, header: Any, settings: dict[str, Any]) -> None:
-        if not is_header(header):
-            raise UsageError(f"{self.path} is there and no record of a fleet: name another file with -o")
-        version = str(header.get("schema_version"))
-        if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-            raise UsageError(
-                f"{self.path} has the version {version} of the record and this lipaudit writes {SCHEMA_VERSION}: name another file"
-            )
-        if not isinstance(header["tool"].get("version"), str):
-            raise _damaged(self.path, 1, "does not say which lipaudit wrote it (tool.version)", "")
-        before = header.get("settings")
-        if before != settings:
-            raise UsageError(
-                f"{self.path} holds audits with other settings ({_differences(before, settings)}): name another file with -o, or "
-                "start over with --restart"
             )
 
 
@@ -259,29 +239,10 @@ def opened(path: Path | None, settings: dict[str, Any], restart: bool = False) -
         yield Journal(file, path, settings, restart)
 
 
-def is_header(value: Any) -> bool:
-    """Whether a parsed line is the first of a record."""
-    tool = value.get("tool") if isinstance(value, dict) else None
-    return isinstance(tool, dict) and tool.get("name") == "lipaudit" and value.get("kind") == KIND
-
-
-def _header(settings: dict[str, Any]) -> str:
-    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    tool = {"name": "lipaudit", "version": __version__}
-    return json.dumps(
-        {"kind": KIND, "schema_version": SCHEMA_VERSION, "tool": tool, "created": created, "settings": settings}
-    )
-
-
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     file.seek(0)
     with io.BufferedReader(io.FileIO(file.fileno(), closefd=False)) as buffered:
         yield from buffered
-
-
-def _begins_a_header(line: bytes) -> bool:
-    start = json.dumps({"kind": KIND})[:-1].encode()
-    return line[: len(start)] == start[: len(line)]
 
 
 def _parsed(line: bytes) -> Any:
@@ -295,23 +256,6 @@ def _parsed(line: bytes) -> Any:
 def _is_torn(line: bytes) -> bool:
     """Whether a line was not written to its end; a system that loses power may leave null bytes in its place."""
     return not line.endswith(b"\n") or b"\0" in line
-
-
-def _damaged(path: Path | None, number: int, what: str, remedy: str = "remove the line, ") -> UsageError:
-    return UsageError(
-        f"{path} is damaged: line {number} {what}; {remedy}name another file with -o, or start over with --restart"
-    )
-
-
-def _differences(before: Any, now: dict[str, Any]) -> str:
-    if not isinstance(before, dict):
-        return "its first line has none"
-
-    def said(settings: dict[str, Any], name: str) -> str:
-        return json.dumps(settings[name]) if name in settings else "missing"
-
-    pairs = [(name, said(before, name), said(now, name)) for name in sorted({*before, *now})]
-    return ", ".join(f"{name} {old}, now {new}" for name, old, new in pairs if old != new)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from tabulate import tabulate
 
 from lipaudit import __version__
-from lipaudit.fleet.journal import KIND, SCHEMA_VERSION
+from lipaudit.fleet.header import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
 from lipaudit.report import tsv
 from lipaudit.report.display import log10_estimate_text, log10_upper_text, printable, share_text
