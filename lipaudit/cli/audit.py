@@ -27,8 +27,9 @@ from lipaudit.cli.options import (
     with_options,
 )
 from lipaudit.cli.plot import PlotFile, plot_option
-from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
+from lipaudit.cli.terminal import Progress, complain, emit, import_frameworks, say, shielded, worst
 from lipaudit.errors import UsageError
+from lipaudit.fleet.interrupts import delayed
 
 if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport
@@ -225,6 +226,7 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
     for model in models:
         try:
             with shielded(debug, quiet):
+                import_frameworks()
                 from lipaudit.frontends import expand
 
                 specs += expand(model)
@@ -244,7 +246,8 @@ def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> 
     progress = Progress(spec) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
-            from lipaudit.api import audit as run_audit
+            with delayed():
+                from lipaudit.api import audit as run_audit
 
             report: AuditReport = run_audit(spec, **options, progress=progress)
             return report
@@ -265,6 +268,7 @@ def _check_domain(options: dict[str, Any]) -> None:
     """Refuse a domain that is not whole."""
     if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
         return
+    import_frameworks()
     from lipaudit.frontends.domains import DomainRequest, check_normalisation
 
     DomainRequest(options["domain"], options["around"], options["radius"])
@@ -277,6 +281,7 @@ def _check_method(options: dict[str, Any]) -> None:
         return
     if options["structure"]:
         raise UsageError("--structure computes no norms: leave out --method and --iterations")
+    import_frameworks()
     from lipaudit.frontends.methods import find_requested
 
     find_requested(options["method"], options["iterations"])

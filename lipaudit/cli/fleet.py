@@ -13,7 +13,7 @@ import click
 
 from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.models_from import read_models
-from lipaudit.cli.terminal import emit, say, shielded, worst
+from lipaudit.cli.terminal import emit, import_frameworks, say, shielded, worst
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
 
@@ -44,6 +44,7 @@ def audit_fleet(
     debug: bool = ctx.find_root().obj.debug
     cache, settings = options.pop("cache"), plain({k: v for k, v in options.items() if k != "cache"})
     with shielded(debug, shown.quiet):
+        import_frameworks()
         from lipaudit.fleet.journal import opened
 
         asked = _requests(ctx, models, settings, fleet, check)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from lipaudit.cli.terminal import import_frameworks
 from lipaudit.errors import UsageError
 
 Command = Callable[..., Any]
@@ -128,6 +129,7 @@ def input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int
     """What ``--input`` says, once or several times."""
     if not texts:
         return None
+    import_frameworks()
     from lipaudit.frontends.spec import parse_input
 
     shapes = [parse_input(text) for text in texts]

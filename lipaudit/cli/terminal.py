@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from lipaudit.errors import LipauditError, OutputError
-from lipaudit.fleet.interrupts import raise_remembered
+from lipaudit.fleet.interrupts import delayed, raise_remembered
 
 BUG = 70
 INTERRUPTED = 130
@@ -69,6 +69,12 @@ def shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
             warnings.simplefilter("ignore")
         yield
     raise_remembered()
+
+
+def import_frameworks() -> None:
+    """Import torch and what belongs to it. Ctrl-C waits until that is done: these packages swallow it meanwhile, or crash."""
+    with delayed():
+        import lipaudit.frontends  # noqa: F401
 
 
 def complain(error: Exception, debug: bool, spec: str = "") -> int:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +79,16 @@ def test_the_command_ends_where_an_import_has_swallowed_an_interrupt(
     monkeypatch.setattr("lipaudit.frontends.list_models", swallowing)
     assert main(verb) == 130
     assert capsys.readouterr() == ("", "\nlipaudit: interrupted\n")
+
+
+def test_an_interrupt_does_not_break_imports_in_their_middle(tmp_path: Path) -> None:
+    """The package stands for torch, which crashes the process when an exception comes in the wrong moment."""
+    (tmp_path / "torch.py").write_text(
+        "import os, signal, sys\nsignal.raise_signal(signal.SIGINT)\nsys.stderr.write('imported;')\nraise SystemExit(7)\n"
+    )
+    code = "import sys\nfrom lipaudit.cli import main\nsys.path.insert(0, sys.argv[1])\nsys.exit(main(['list', 'x']))"
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert run.stderr.startswith("imported;")
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals of POSIX")

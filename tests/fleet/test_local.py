@@ -156,7 +156,7 @@ def test_workers_share_the_cache_of_norms(tmp_path: Path) -> None:
 
 def test_closing_ends_the_processes_at_once() -> None:
     start = time.monotonic()
-    with closing(run_local([task("tiny"), task("sleeping"), task("sleeping")], jobs=2)) as entries:
+    with closing(run_local([task("tiny"), task("sleeping"), task("sleeping")], jobs=3)) as entries:
         assert next(entries).status == "done"
         pids = [child.pid for child in children()]
     assert len(pids) == 2
