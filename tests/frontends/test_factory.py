@@ -84,7 +84,7 @@ def test_the_working_directory_and_the_defaults_of_torch_are_restored():
         return os.getcwd(), torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
 
     before = settings()
-    assert frontends.load("user_code:meddling", input_shapes={"": (6,)}).module.weight.dtype == torch.float32
+    assert frontends.load("user_code:meddling", input_shapes={"": (1, 6)}).module.weight.dtype == torch.float32
     assert settings() == before
     assert torch.zeros(1).device.type == "cpu"
 
