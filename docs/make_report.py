@@ -37,7 +37,11 @@ _READING = """
 - **Bound or estimate.** A finite object has either the fields of an upper bound or, where `rigor` is `estimate`, those of an
   estimate; the others are null. Only two of the rigors are bounds: `certified` and `numerical`.
 - **Large constants.** Bounds are in plain units and, beside them, as logarithms to base 10. A bound beyond 1e308 has its
-  logarithm only; the bound 0 has no logarithm.
+  logarithm only; the bound 0 has no logarithm. Below 1e-300 the plain bound is rounded up to what a float can be, and the
+  logarithm alone says how small the constant is.
+- **Contradictions.** Two figures of one constant agree up to rounding, a lower bound is not above its upper bound, and a finite
+  network has finite outputs. A report in which they do not, or with a logarithm beyond ±999999, is refused by every reader of
+  lipaudit.
 - **Rounding.** The stored bounds are bounds as they are. A table shows upper bounds rounded up and lower bounds rounded down.
 - **Structure.** With `settings.structure` there is no figure anywhere: the statuses are the answer.
 - **Two runs** with the same model and settings on one machine differ in `created` and `timings` only.

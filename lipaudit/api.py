@@ -23,6 +23,7 @@ from lipaudit.frontends.domains import (
     resolve_domain,
 )
 from lipaudit.frontends.methods import OURS, find_compared, find_requested, requested_norms
+from lipaudit.graph.placeholders import has_values
 from lipaudit.network.comparison import compare_methods
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.extents import Extents
@@ -52,8 +53,8 @@ from lipaudit.report.comparison import (
 )
 from lipaudit.report.methods import is_refuted
 from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
-from lipaudit.report.structure import NOTE as STRUCTURE
 from lipaudit.report.structure import layers_without_figures, network_without_figures
+from lipaudit.report.structure import note as structure_note
 from lipaudit.rules.registry import Settings, Status
 from lipaudit.spectral.beforehand import KnownNorms, Progress
 from lipaudit.spectral.norms import Norms, UnknownNorms
@@ -107,7 +108,7 @@ def audit(
         around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own
             normalisation; a tensor or tensor file (.npy, .pt) in the network's own input.
         mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not
-            known.
+            known; not around a tensor.
         method: how the norms of convolutions and matrices are found: "gram" (certified) or the name of a published method
             (``lipaudit methods`` lists them), whose figures are ``numerical`` at best and may be estimates; those stand in
             fields named so.
@@ -145,7 +146,7 @@ def audit(
     request = DomainRequest(domain, around, radius)
     clock = Clock()
     means, stds = _numbers(mean), _numbers(std)
-    check_normalisation(means, stds)
+    check_normalisation(means, stds, request)
     loaded = open_model(model, input_shape, weights, arch, structure)
     loaded = replace(loaded, preprocessing=override_preprocessing(loaded, means, stds))
     clock.lap("load")
@@ -202,7 +203,7 @@ def audit(
             created=timestamp(),
             environment=environment(),
             notes=(
-                *([STRUCTURE] if structure else []),
+                *([structure_note(has_values(loaded.module))] if structure else []),
                 *loaded.notes,
                 *remarks(network_in.graph),
                 *doubts,

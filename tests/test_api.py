@@ -220,9 +220,13 @@ def test_the_structure_over_pixels_has_no_figures() -> None:
 
 def test_a_linear_network_has_one_bound_on_every_domain() -> None:
     net = small()
+    scale: dict[str, Any] = {"mean": (0.5,), "std": (0.25,)}
+    ball: dict[str, Any] = {"domain": "ball", "around": torch.zeros(2, 4, 4)}
+    with pytest.raises(UsageError, match="--mean and --std are for pixels, and a ball around a tensor"):
+        lipaudit.audit(net, input_shape=(2, 4, 4), **scale, **ball, radius=1.0)
     bounds = [
-        lipaudit.audit(net, input_shape=(2, 4, 4), mean=(0.5,), std=(0.25,), **options).network
-        for options in ({}, {"domain": "pixels"}, {"domain": "ball", "around": torch.zeros(2, 4, 4), "radius": 1.0})
+        lipaudit.audit(net, input_shape=(2, 4, 4), **options).network
+        for options in (scale, {"domain": "pixels", **scale}, {**ball, "radius": 1.0})
     ]
     assert len({network.upper_bound for network in bounds}) == 1
     assert {network.rigor for network in bounds} == {"certified"}

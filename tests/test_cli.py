@@ -364,7 +364,7 @@ def test_a_report_goes_whole_into_a_file(stage: Stage, capsys: pytest.CaptureFix
     assert out == ""
     assert err.endswith(f"lipaudit: report written to {path}\n")
     assert AuditReport.from_json(path.read_text()).model.spec == "a"
-    assert main(["a", "b", "-o", str(path), "--quiet"]) == 0
+    assert main(["a", "b", "-o", str(path), "--format", "table", "--quiet"]) == 0
     assert path.read_text().count("(torchvision") == 2
     assert "written" not in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]

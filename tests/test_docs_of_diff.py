@@ -39,15 +39,15 @@ def test_the_worked_example(
 
 def test_every_verdict_is_explained() -> None:
     from lipaudit.report.diff import GREW, SHRANK, WITHIN
-    from lipaudit.report.diff_text import _BOUNDS, _ESTIMATES, _WORDS
+    from lipaudit.report.diff_figures import BOUNDS, ESTIMATES, WORDS
 
     for word in (
         GREW,
         SHRANK,
         WITHIN,
-        *_WORDS.values(),
-        *_BOUNDS.values(),
-        *_ESTIMATES.values(),
+        *WORDS.values(),
+        *BOUNDS.values(),
+        *ESTIMATES.values(),
         "added",
         "removed",
         "changed",

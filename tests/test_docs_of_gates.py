@@ -37,7 +37,7 @@ def test_the_commands_of_exports(tmp_path: Path) -> None:
     for line, other in zip(found[-2:], expected[-2:], strict=True):  # the last digits may differ by machine
         assert line.split()[0] == other.split()[0]
         assert abs(float(line.split()[1]) / float(other.split()[1]) - 1) < 5e-3
-    assert ModelCard.load(tmp_path / "README.md").data.model_name == "digits-resnet"
+    assert ModelCard.load(tmp_path / "card.md").data.model_name == "digits-resnet"
 
 
 def test_a_line_that_ends_otherwise_than_shown_fails() -> None:

@@ -154,16 +154,49 @@ def test_the_hook_is_for_onnx_files(hook: dict[str, Any]) -> None:
     assert (hook["language"], hook["pass_filenames"], hook["require_serial"]) == ("python", True, True)
 
 
-@pytest.mark.parametrize(("args", "code"), [([], 0), (["--max-log10-bound", "5"], 0), (["--max-log10-bound", "4"], 1)])
+def run_hook(hook: dict[str, Any], args: list[str] | None, *files: str) -> int:
+    """As pre-commit runs it: the entry, the user's arguments or else the hook's own, the files."""
+    program, *words = shlex.split(hook["entry"])
+    assert program == "lipaudit"
+    return main([*words, *(hook["args"] if args is None else args), *files])
+
+
+GATE = "--max-log10-bound"
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [(None, 0), ([], 0), ([GATE, "5"], 0), ([GATE, "4"], 1), ([GATE, "5", "--"], 0), ([GATE, "4", "--"], 1)],
+)
 def test_the_hook_judges_the_files_of_a_commit(
     hook: dict[str, Any],
-    args: list[str],
+    args: list[str] | None,
     code: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(ROOT)
-    program, *words = shlex.split(hook["entry"])
-    assert program == "lipaudit"
-    assert main([*words, *args, "sample_models/digits_resnet.onnx"]) == code
+    assert run_hook(hook, args, "sample_models/digits_resnet.onnx") == code
     assert capsys.readouterr().err.count("gate exceeded") == (code == 1)
+
+
+OPTIONS_BY_NAME = ["--cache=d.onnx", "-o.onnx", "--max-layer=9e9.onnx", "--plot=.svg.onnx"]
+
+
+def test_a_file_is_no_option_to_the_hook(
+    hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in OPTIONS_BY_NAME:
+        (tmp_path / name).symlink_to(ROOT / "sample_models" / "digits_resnet.onnx")
+    assert run_hook(hook, None, *OPTIONS_BY_NAME) == 0
+    assert run_hook(hook, [GATE, "4", "--"], *OPTIONS_BY_NAME) == 1
+    assert capsys.readouterr().err.count("gate exceeded") == len(OPTIONS_BY_NAME)
+    for name in OPTIONS_BY_NAME:
+        assert run_hook(hook, [GATE, "4"], name, "other.onnx") == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert f"'{name}' is a file here and also reads as an option: put -- before the models" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(OPTIONS_BY_NAME)  # and nothing was written
+    assert main(["--quiet", "--", OPTIONS_BY_NAME[0]]) == 0
+    assert main(["--", OPTIONS_BY_NAME[1], "--quiet"]) == 3  # behind -- there are no options

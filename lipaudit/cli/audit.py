@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit.cli.fleet_options import fleet_options, take_fleet
-from lipaudit.cli.gates import ChosenGates, chosen_gates, gate_options
+from lipaudit.cli.gates import ChosenGates, chosen_gates, from_file, gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
+    TakesFiles,
     arch_option,
     channels,
     debug_option,
     device_option,
     folder,
+    format_of,
+    format_option,
     input_option,
     input_shape,
     positive,
@@ -51,7 +54,7 @@ _OPTIONS = with_options(
     click.option(
         "--structure",
         is_flag=True,
-        help="Only say which operations and whether the network have a finite bound, in seconds and without weights.",
+        help="Only say which operations and whether the network have a finite bound, in seconds; a model by name is built without weights.",
     ),
     click.option(
         "--domain",
@@ -101,13 +104,9 @@ _OPTIONS = with_options(
         "--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound."
     ),
     seed_option,
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "markdown", "tsv", "jsonl"]),
-        default="table",
-        show_default=True,
-        help="JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
+    format_option(
+        "JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
+        "jsonl",
     ),
     click.option(
         "-o",
@@ -144,7 +143,7 @@ _OPTIONS = with_options(
 )
 
 
-@click.command()
+@click.command(cls=TakesFiles)
 @click.argument("models", nargs=-1, metavar="MODEL...")
 @_OPTIONS
 @debug_option
@@ -154,7 +153,7 @@ def audit(
     /,
     models: tuple[str, ...],
     inputs: tuple[str, ...],
-    form: str,
+    form: str | None,
     output: Path | None,
     plot: PlotFile | None,
     columns: str | None,
@@ -171,17 +170,23 @@ def audit(
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
     debug: bool = ctx.find_root().obj.debug
+    form = format_of(form, output)
     fleet = take_fleet(options)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
+    _leave_out_unused(ctx, options)
     gates = chosen_gates(ctx, options, quiet)
     if fleet.is_asked_for(output, form):
         from lipaudit.cli.fleet import audit_fleet
 
         options["input_shape"] = input_shape(inputs)
         shown = fleet.shown(form, output, columns, depth, quiet, plot is not None)
-        return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates.judge)
+        return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates)
     _check(gates, options)
+    if options["structure"]:
+        if not quiet:
+            gates.say_without_figures()
+        gates = gates.of_structures()
     file = None if output == Path("-") else output
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     if file:
@@ -256,6 +261,12 @@ def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> 
             progress.finish()
 
 
+def _leave_out_unused(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Around a tensor there are no pixels for the project's normalisation; one that was typed is refused later."""
+    if options["domain"] == "ball" and Path(options["around"] or "").suffix.lower() in (".npy", ".pt", ".pth"):
+        options.update({name: None for name in ("mean", "std") if from_file(ctx, name)})
+
+
 def _check(gates: ChosenGates, options: dict[str, Any]) -> None:
     """Refuse what does not go together before any model is loaded."""
     if options["structure"]:
@@ -271,8 +282,8 @@ def _check_domain(options: dict[str, Any]) -> None:
     import_frameworks()
     from lipaudit.frontends.domains import DomainRequest, check_normalisation
 
-    DomainRequest(options["domain"], options["around"], options["radius"])
-    check_normalisation(options["mean"], options["std"])
+    request = DomainRequest(options["domain"], options["around"], options["radius"])
+    check_normalisation(options["mean"], options["std"], request)
 
 
 def _check_method(options: dict[str, Any]) -> None:

@@ -13,6 +13,8 @@ from lipaudit.cli.options import (
     arch_option,
     debug_option,
     device_option,
+    format_of,
+    format_option,
     input_option,
     input_shape,
     listed,
@@ -59,14 +61,7 @@ _OPTIONS = with_options(
         callback=positive,
         help="A method that has used up its seconds measures nothing more; a measurement that has begun is finished.",
     ),
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "markdown", "tsv"]),
-        default="table",
-        show_default=True,
-        help="JSON and TSV have raw numbers.",
-    ),
+    format_option("JSON and TSV have raw numbers."),
     click.option(
         "-o",
         "--output",
@@ -87,7 +82,7 @@ def compare(
     /,
     model: str,
     inputs: tuple[str, ...],
-    form: str,
+    form: str | None,
     output: Path | None,
     quiet: bool,
     **options: Any,
@@ -115,7 +110,7 @@ def compare(
                 from lipaudit.api import compare as run_comparison
                 from lipaudit.report.comparison_text import RENDERINGS
 
-            text = RENDERINGS[form](run_comparison(model, **options, progress=progress))
+            text = RENDERINGS[format_of(form, output)](run_comparison(model, **options, progress=progress))
     finally:
         if progress:
             progress.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ def find_config(folder: Path) -> Config | None:
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
         try:
-            table = _table(file) if file.is_file() else None
+            table = _table(file) if os.path.lexists(file) else None
             at_root = (place / ".git").exists()
         except OSError as error:
             raise UsageError(f"cannot read {file}: {error.strerror}; {_NO_CONFIG}") from None
@@ -42,6 +43,10 @@ def find_config(folder: Path) -> Config | None:
 
 
 def _table(file: Path) -> Any:
+    if not file.is_file():  # gates must not be lost without a word
+        raise UsageError(
+            f"{file} is no file (a folder, a pipe, a link that leads nowhere): remove it, or say --no-config"
+        )
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no TOML, no text, numbers or nesting without measure
@@ -60,8 +65,15 @@ def _checked(file: Path, table: Any) -> dict[str, Any]:
         wanted, accepts = _KEYS[key]
         if not accepts(value):
             raise UsageError(f"{file}: {key} in [tool.lipaudit] should be {wanted}, not {value!r}; {_NO_CONFIG}")
-        values[key.replace("-", "_")] = value
+        values[key.replace("-", "_")] = _typed(value) if key in ("mean", "std") else value
+    if len({"mean", "std"} & values.keys()) == 1:
+        raise UsageError(f"{file}: mean and std in [tool.lipaudit] belong together: give both; {_NO_CONFIG}")
     return values
+
+
+def _typed(value: Any) -> str:
+    """Numbers per channel as one types them."""
+    return ",".join(repr(float(number)) for number in (value if isinstance(value, list) else [value]))
 
 
 def _is_number(value: Any) -> bool:
@@ -75,6 +87,14 @@ def _is_positive(value: Any) -> bool:
     return _is_number(value) and value > 0
 
 
+def _is_mean(value: Any) -> bool:
+    return bool(value) and all(map(_is_number, value)) if isinstance(value, list) else _is_number(value)
+
+
+def _is_std(value: Any) -> bool:
+    return _is_mean(value) and value != 0 and not (isinstance(value, list) and 0 in value)
+
+
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
@@ -85,5 +105,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "no-unbounded": ("true or false", _is_flag),
     "strict": ("true or false", _is_flag),
     "domain": ('"global" or "pixels"', lambda value: value in ("global", "pixels")),
+    "mean": ("a finite number or a list of one per channel", _is_mean),
+    "std": ("a finite number other than 0 or a list of one per channel", _is_std),
     "tol": ("a finite number above 0", _is_positive),
 }

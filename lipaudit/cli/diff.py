@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lipaudit.cli.options import debug_option, with_options
+from lipaudit.cli.options import debug_option, format_of, format_option, with_options
+from lipaudit.cli.saved import only_report, read_saved
 from lipaudit.cli.terminal import emit, say
 from lipaudit.errors import UsageError
 
@@ -27,6 +27,13 @@ def _growth(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
 
 _OPTIONS = with_options(
     click.option(
+        "--model",
+        "models",
+        multiple=True,
+        metavar="SPEC",
+        help="The model to compare where a file has several; once for both files, or once for BEFORE and then for AFTER.",
+    ),
+    click.option(
         "--max-growth",
         type=float,
         callback=_growth,
@@ -40,15 +47,8 @@ _OPTIONS = with_options(
         metavar="X",
         help="The same of every row that both reports have. Rows without a counterpart are named and not judged.",
     ),
-    click.option("--all", "everything", is_flag=True, help="Also list the rows that did not move."),
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "markdown", "tsv"]),
-        default="table",
-        show_default=True,
-        help="JSON and TSV always have every row.",
-    ),
+    click.option("--all", "everything", is_flag=True, help="Also list the rows of which no move is proven."),
+    format_option("JSON and TSV always have every row."),
     click.option(
         "-o", "--output", type=click.Path(path_type=Path), help="Write the diff to this file, whole or not at all."
     ),
@@ -64,16 +64,18 @@ _OPTIONS = with_options(
 def diff(
     before: Path,
     after: Path,
+    models: tuple[str, ...],
     max_growth: float | None,
     max_layer_growth: float | None,
     everything: bool,
-    form: str,
+    form: str | None,
     output: Path | None,
     quiet: bool,
 ) -> int:
     """Compare two reports: which layers moved from BEFORE to AFTER, and by how much.
 
-    BEFORE and AFTER are files that `lipaudit MODEL --format json -o FILE` wrote.
+    BEFORE and AFTER are files that `lipaudit MODEL --format json -o FILE` wrote, or records of fleets (-o FILE.jsonl), of which
+    --model picks a report.
     """
     from lipaudit.diffing import diff as diff_reports
     from lipaudit.report.diff_text import renderings
@@ -83,8 +85,11 @@ def diff(
     if file:
         check_writable(file)
         check_no_model(file, [str(before), str(after)], reader="diff")
-    found = diff_reports(_read(before), _read(after))
-    text = renderings(everything)[form](found)
+    if len(models) > 2:
+        raise UsageError("--model may be there twice, for BEFORE and for AFTER, and no more often")
+    wanted = (models[0], models[-1]) if models else (None, None)
+    found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
+    text = renderings(everything)[format_of(form, output)](found)
     if file:
         write_whole(file, text + "\n")
         if not quiet:
@@ -94,26 +99,10 @@ def diff(
     return _judge(found, after, max_growth, max_layer_growth, quiet)
 
 
-def _read(path: Path) -> AuditReport:
-    """The one report in a file; an error names the file."""
-    from lipaudit.report.record import AuditReport
-
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the report {path}: {error.strerror}") from None
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None  # from_json says what is wrong
-    if isinstance(document, list):
-        if len(document) != 1:
-            raise UsageError(f"{path} has {len(document)} reports, and a diff is of two: write one report per file")
-        text = json.dumps(document[0]).encode()
-    try:
-        return AuditReport.from_json(text)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+def _read(path: Path, wanted: str | None, quiet: bool) -> AuditReport:
+    """The report in a file; of several the one that ``--model`` names."""
+    models = read_saved(str(path), quiet)
+    return only_report(models, wanted if len(models) > 1 else None, str(path))
 
 
 def _judge(found: ReportDiff, after: Path, network: float | None, layers: float | None, quiet: bool) -> int:

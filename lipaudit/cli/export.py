@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,10 @@ import click
 
 from lipaudit.cli.gates import chosen_gates, gate_options, given_gates
 from lipaudit.cli.options import debug_option, with_options
+from lipaudit.cli.saved import listed, picked, read_saved
 from lipaudit.cli.terminal import emit, say, worst
 from lipaudit.errors import UsageError
+from lipaudit.export.failure import Failure
 from lipaudit.export.registry import FORMATS, export_reports, find_format
 from lipaudit.export.settings import SPEC_VERSIONS, ExportSettings
 
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 _OPTIONS = with_options(
     click.option("--to", "name", type=click.Choice(list(FORMATS)), required=True, help="The format."),
+    click.option(
+        "--model",
+        metavar="SPEC",
+        help="Only this model of a file of several, as its list of models or the summary of the fleet names it.",
+    ),
     click.option(
         "-o",
         "--output",
@@ -31,7 +38,7 @@ _OPTIONS = with_options(
         type=click.Path(path_type=Path),
         metavar="README.md",
         help="huggingface: put the report into this model card, in the place of an earlier one; what is not lipaudit's stays "
-        "as it is. Default: print what would be put there.",
+        "as it is. Where there is no such file a new card is made. Default: print what would be put there.",
     ),
     click.option(
         "--model-index",
@@ -56,6 +63,7 @@ def export(
     /,
     report: str,
     name: str,
+    model: str | None,
     output: Path | None,
     card: Path | None,
     model_index: str | None,
@@ -63,10 +71,10 @@ def export(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Write REPORT, a file from --format json (- is stdin), in another FORMAT.
+    """Write REPORT, a file from --format json or the record of a fleet (- is stdin), in another FORMAT.
 
-    sarif, junit and markdown take a file of several reports. sarif and junit say which gates are met, and end with the exit
-    code of an audit that has the same gates.
+    sarif, junit and markdown take a file of several reports, and name the models of a fleet that failed. sarif and junit say
+    which gates are met, and end with the exit code of an audit that has the same gates.
     """
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
@@ -79,17 +87,36 @@ def export(
         check_writable(file)
         check_no_model(file, [report], "export", "-o" if card is None else "--card")
     gates = chosen_gates(ctx, options, quiet or not FORMATS[name].judges)
-    reports = _read(report)
+    saved = read_saved(report, quiet)
+    if model is None and len(saved) > 1 and not FORMATS[name].several:
+        raise UsageError(
+            f"{name} describes one model, and there are {len(saved)}: pick one by --model SPEC ({listed(saved)})"
+        )
+    outcomes = [found.outcome for found in (saved if model is None else [picked(saved, model, report)])]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    reports = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+    if reports and all(found.settings.structure for found in reports):
+        if FORMATS[name].judges and not quiet:
+            gates.say_without_figures()
+        gates = gates.of_structures()
     settings = ExportSettings(gates.gates, None if report == "-" else report, spec_version or "1.6", model_index)
+    new = file is not None and not file.exists()
     if card is not None:
-        write_whole(card, _updated(card, reports, settings))
+        write_whole(card, _updated(card, reports, failures, settings))
     elif file is not None:
-        write_whole(file, export_reports(reports, name, settings) + "\n")
+        write_whole(file, export_reports(reports, name, settings, failures) + "\n")
     else:
-        emit(export_reports(reports, name, settings))
+        emit(export_reports(reports, name, settings, failures))
     if file is not None and not quiet:
-        say(f"lipaudit: report written to {file}")
-    return worst([0, *map(gates.judge, reports)]) if FORMATS[name].judges else 0
+        made = "; there was no card of this name, so that a new one was made" if card is not None and new else ""
+        say(f"lipaudit: report written to {file}{made}")
+    return worst([*map(_complain, failures), *map(gates.judge, reports)]) if FORMATS[name].judges else 0
+
+
+def _complain(failure: Failure) -> int:
+    """Say on stderr why a model has no report; its exit code."""
+    say(f"lipaudit: error: {'' if failure.model in failure.error else f'{failure.model}: '}{failure.error}")
+    return failure.exit_code
 
 
 def _refuse(ctx: click.Context, name: str, given: list[str]) -> None:
@@ -102,26 +129,10 @@ def _refuse(ctx: click.Context, name: str, given: list[str]) -> None:
         raise UsageError(f"{name} has no place for gates: {typed[0]} is for {judging}")
 
 
-def _read(report: str) -> tuple[AuditReport, ...]:
-    from lipaudit.report.json import reports_from_json
-
-    try:
-        text = sys.stdin.buffer.read() if report == "-" else Path(report).read_bytes()
-    except (OSError, ValueError, AttributeError) as error:  # a path with a NUL; a stdin that is closed
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"cannot read the report {report}: {reason}; name a file from `lipaudit --format json`"
-        ) from None
-    try:
-        return reports_from_json(text)
-    except UsageError as error:
-        raise UsageError(f"{report}: {error}") from None
-
-
-def _updated(card: Path, reports: tuple[AuditReport, ...], settings: ExportSettings) -> str:
+def _updated(card: Path, reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
     from lipaudit.export.huggingface import update_card
 
-    find_format("huggingface", reports)
+    find_format("huggingface", reports, failures)
     try:
         old = card.read_bytes().decode("utf-8") if card.exists() else ""
     except (OSError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit.cli.fleet_options import FleetOptions, Shown
+from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import emit, import_frameworks, say, shielded, worst
 from lipaudit.fleet.interrupts import delayed
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from lipaudit.fleet.journal import Journal
     from lipaudit.fleet.summary import Row
     from lipaudit.fleet.task import Task
-    from lipaudit.report.record import AuditReport
-
-Judge = Callable[["AuditReport"], int]
 
 
 def audit_fleet(
@@ -34,12 +32,12 @@ def audit_fleet(
     fleet: FleetOptions,
     shown: Shown,
     check: Callable[[dict[str, Any]], None],
-    judge: Judge,
+    gates: ChosenGates,
 ) -> int:
     """Audit the models of the command line and of the file, and return the worst exit code.
 
     ``options`` are the keyword options of an audit that hold for all models, ``check`` refuses those that do not go together, and
-    ``judge`` is the exit code that a report deserves.
+    every report is judged by the ``gates``.
     """
     debug: bool = ctx.find_root().obj.debug
     cache, settings = options.pop("cache"), plain({k: v for k, v in options.items() if k != "cache"})
@@ -50,6 +48,8 @@ def audit_fleet(
         asked = _requests(ctx, models, settings, fleet, check)
         requests = distinct(asked)
         _check_files(requests, settings, fleet, shown)
+    if not shown.quiet and any({**settings, **request.options}["structure"] for request in requests):
+        gates.say_without_figures()
     if len(requests) < len(asked) and not shown.quiet:
         say(f"lipaudit: {len(asked) - len(requests)} of {len(asked)} models are there before and are audited once")
     with opened(shown.record, settings, fleet.restart) as journal:
@@ -59,7 +59,7 @@ def audit_fleet(
             with _running(tasks, fleet, debug) as entries:
                 journal.begin()
                 _collect(entries, journal, len(requests), len(requests) - len(todo), shown.quiet)
-        rows, codes = _judged(journal, requests, judge)
+        rows, codes = _judged(journal, requests, gates)
         journal.settle(requests)
         _deliver(journal, requests, rows, settings, shown)
     if shown.record and not shown.quiet:
@@ -176,18 +176,22 @@ def say_trace(entry: Entry) -> None:
         say(line)
 
 
-def _judged(journal: Journal, requests: list[ModelRequest], judge: Judge) -> tuple[list[Row], list[int]]:
+def _judged(journal: Journal, requests: list[ModelRequest], gates: ChosenGates) -> tuple[list[Row], list[int]]:
     """The rows of the summary and the exit codes; errors, gates and what --strict finds are said on stderr."""
     from lipaudit.fleet.summary import row_of
 
     rows: list[Row] = []
     codes = [0]
     for entry, report in journal.outcomes(requests):
-        rows.append(row_of(entry, report))
         if report is None:
             message = entry.error or ""
             say(f"lipaudit: error: {'' if entry.spec in message else f'{entry.spec}: '}{message}")
-        codes.append(entry.exit_code if report is None else judge(report))
+            rows.append(row_of(entry, None))
+            codes.append(entry.exit_code)
+            continue
+        applied = gates.of_structures() if report.settings.structure else gates
+        rows.append(row_of(entry, report, applied.unmet(report)))
+        codes.append(applied.judge(report))
     return rows, codes
 
 

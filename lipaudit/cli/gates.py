@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ gate_options = with_options(
         is_eager=True,
         expose_value=False,
         callback=_read_config,
-        help="Leave aside the gates, domain and tol in [tool.lipaudit] of the project's pyproject.toml.",
+        help="Leave aside the gates, domain, tol, mean and std in [tool.lipaudit] of the project's pyproject.toml.",
     ),
 )
 
@@ -93,16 +93,36 @@ class ChosenGates:
                 codes.append(1)
         return worst(codes)
 
+    def unmet(self, report: AuditReport) -> list[str] | None:
+        """The names of the gates that a report does not meet; None where there are none."""
+        from lipaudit.report.gate import exceeded
+
+        return [gate for gate, _ in exceeded(report, self.gates)] if self.sources else None
+
     def refuse_structure(self) -> None:
-        """Raise :class:`~lipaudit.errors.UsageError` where a gate needs a figure, which an audit of the structure has not."""
+        """Raise :class:`~lipaudit.errors.UsageError` where an option asks for a figure, which an audit of the structure has not."""
+        for gate, source in self._of_figures():
+            if source.startswith("--"):
+                raise UsageError(f"--structure computes no figures, and --{gate} needs one: leave out one of them")
+
+    def say_without_figures(self) -> None:
+        """Say which gates of the project's file do not apply to a structure, for it has no figures."""
+        left = [source for _, source in self._of_figures() if not source.startswith("--")]
+        if left:
+            say(f"lipaudit: {' and '.join(left)}: not judged, for the structure alone has no figures")
+
+    def of_structures(self) -> ChosenGates:
+        """What holds of a structure: without the gates of the project's file that need a figure."""
+        left = {gate for gate, source in self._of_figures() if not source.startswith("--")}
+        none: dict[str, Any] = {gate.replace("-", "_"): None for gate in left}
+        gates = replace(self.gates, **none)
+        return ChosenGates(gates, {gate: source for gate, source in self.sources.items() if gate not in left})
+
+    def _of_figures(self) -> list[tuple[str, str]]:
+        """The gates in force that need a figure, with their sources."""
         from lipaudit.report.gate import MAX_LAYER, MAX_LOG10_BOUND
 
-        for gate in (MAX_LOG10_BOUND, MAX_LAYER):
-            source = self.sources.get(gate)
-            if source is not None:
-                way = "leave out one of them" if source.startswith("--") else "add --no-config"
-                asked = f"--{gate}" if source.startswith("--") else source
-                raise UsageError(f"--structure computes no figures, and {asked} needs one: {way}")
+        return [(gate, self.sources[gate]) for gate in (MAX_LOG10_BOUND, MAX_LAYER) if gate in self.sources]
 
 
 def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = False) -> ChosenGates:
@@ -117,13 +137,18 @@ def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = Fals
             continue
         text = key if value is True else f"{key} {value!r}"
         sources[key] = f"--{text}"
-        if _from_file(ctx, name):
+        if from_file(ctx, name):
             defaults.append(text)
             sources[key] = f"{text} in {ctx.meta[_FILE]}"
-    defaults += [f"{name} {options[name]}" for name in ("domain", "tol") if name in options and _from_file(ctx, name)]
+    others = [name for name in ("domain", "tol", "mean", "std") if options.get(name) is not None]
+    defaults += [f"{name} {_shown(options[name])}" for name in others if from_file(ctx, name)]
     if defaults and not quiet:
         say(f"lipaudit: {', '.join(defaults)} from [tool.lipaudit] in {ctx.meta[_FILE]} (--no-config leaves it aside)")
     return ChosenGates(Gates(**values), sources)
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def given_gates(ctx: click.Context) -> list[str]:
@@ -134,5 +159,6 @@ def given_gates(ctx: click.Context) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in typed]
 
 
-def _from_file(ctx: click.Context, name: str) -> bool:
+def from_file(ctx: click.Context, name: str) -> bool:
+    """Whether an option has its value from the project's file."""
     return ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,30 @@ class State:
     """What is asked of the whole command line."""
 
     debug: bool = False
+
+
+class TakesFiles(click.Command):
+    """A command that refuses a word which could be an option as well as a model's file, such as a shell or a hook may hand it.
+
+    A file of a repository then never sets an option, gates among them; behind ``--`` every word is a model.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Look at the words up to the first ``--``, then read them as click does."""
+        words = args[: args.index("--")] if "--" in args else args
+        for word in words:
+            if word.startswith("-") and os.path.lexists(word) and _has_a_model_suffix(word):
+                raise click.UsageError(
+                    f"{word!r} is a file here and also reads as an option: put -- before the models, or write ./{word}",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
+def _has_a_model_suffix(word: str) -> bool:
+    from lipaudit.frontends.spec import FILE_SUFFIXES
+
+    return word.lower().endswith(FILE_SUFFIXES)
 
 
 def debug_option(function: Command) -> Command:
@@ -92,6 +117,28 @@ weights_option = click.option(
     help="Weights to load; 'random' for those that a training would start from, without a download.",
 )
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
+
+
+_BY_SUFFIX = {".json": "json", ".md": "markdown", ".tsv": "tsv"}
+
+
+def format_option(help_text: str, *more: str) -> Callable[[Command], Command]:
+    """``--format``: ``table``, ``json``, ``markdown``, ``tsv`` and what a command has ``more``; see :func:`format_of`."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "markdown", "tsv", *more]),
+        help=f"{help_text} Default: what the name of the file after -o says (.json, .md, .tsv), else table.",
+    )
+
+
+def format_of(form: str | None, output: Path | None) -> str:
+    """The format that was asked for, or the one that belongs to the suffix of the file.
+
+    >>> format_of(None, Path("a.JSON")), format_of("tsv", Path("a.json")), format_of(None, Path("report"))
+    ('json', 'tsv', 'table')
+    """
+    return form or _BY_SUFFIX.get("" if output is None else output.suffix.lower(), "table")
 
 
 def device_choice(help_text: str) -> Callable[[Command], Command]:

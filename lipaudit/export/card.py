@@ -13,11 +13,16 @@ from typing import Any
 import yaml
 
 from lipaudit.errors import UsageError
+from lipaudit.export.card_marks import find_marks
 
 BEGIN, END = "<!-- lipaudit:begin -->", "<!-- lipaudit:end -->"
 _FRONT = re.compile(r"(\ufeff?\s*---(?:\r\n|\r|\n))(|.*?(?:\r\n|\r|\n))(---[ \t]*(?:\r\n|\n|\Z).*)", re.DOTALL)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
+# the same with blanks behind a line of dashes, which not every version of huggingface_hub takes for one
+_BLANKS = re.compile(
+    r"\ufeff?\s*---(?P<first>[ \t]*)(?:\r\n|\r|\n)(|.*?(?:\r\n|\r|\n))---(?P<last>[ \t]*)(?:\r\n|\n|\Z).*", re.DOTALL
+)
+_IN_PLACE = "lipaudit cannot edit this card in place"
 _WHOLE = "the card is unchanged"
 
 
@@ -32,9 +37,22 @@ class Card:
 
     @classmethod
     def parse(cls, text: str) -> Card:
-        """The parts of a card; one without metadata gets room for it."""
+        """The parts of a card; one without metadata gets room for it.
+
+        Raises :class:`~lipaudit.errors.UsageError` where ``huggingface_hub`` does not see the metadata that a reader sees.
+        """
         found = re.search(r"\r\n|\r|\n", text)
         end = found[0] if found else "\n"
+        if end == "\r":
+            raise UsageError(
+                f"{_IN_PLACE}: its lines end in CR alone, and huggingface_hub then finds no metadata: write LF or CRLF; {_WHOLE}"
+            )
+        if (blanks := _BLANKS.fullmatch(text)) and (blanks["first"] or blanks["last"]):
+            which = "opening" if blanks["first"] else "closing"
+            raise UsageError(
+                f"{_IN_PLACE}: there are blanks behind the {which} line --- of its metadata, and huggingface_hub may then find none: "
+                f"remove them; {_WHOLE}"
+            )
         if front := _FRONT.fullmatch(text):
             return cls(front[1], front[2], front[3], end)
         bom = "\ufeff" if text.startswith("\ufeff") else ""
@@ -57,7 +75,9 @@ def metadata_node(card: Card) -> yaml.MappingNode:
     if root is None:
         return yaml.MappingNode("tag:yaml.org,2002:map", [], flow_style=False)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise UsageError(f"the metadata of the card must be keys, one per line; {_WHOLE}")
+        raise UsageError(
+            f"{_IN_PLACE}: what is between its first two lines --- is read as metadata and must be keys, one per line; {_WHOLE}"
+        )
     return root
 
 
@@ -76,19 +96,40 @@ def set_key(card: Card, key: str, value: yaml.Node) -> Card:
     if not places:
         new = old + dumped
     else:
-        start = starts[places[0]][1].index
-        following = places[0] + 1
-        stop = starts[following][1].index if following < len(starts) else len(old)
-        lines = _LINE.findall(old[start:stop])
-        while len(lines) > 1 and (not lines[-1].strip() or lines[-1].startswith("#")):  # these belong to what follows
-            stop -= len(lines.pop())
-        new = old[:start] + dumped + old[stop:]
+        place = places[0]
+        start = starts[place][1].index
+        stop = starts[place + 1][1].index if place + 1 < len(starts) else len(old)
+        new = old[:start] + dumped + old[_end(old, start, stop, root.value[place][1]) :]
     edited = Card(card.head, new, card.tail, card.line_end)
-    if _others(metadata_node(edited), key) != _others(root, key):
+    if problem := _side_effect(edited, root, key):
         raise UsageError(
-            f"the key {key} cannot be set without a change of other metadata: write the line `{key}:` yourself; {_WHOLE}"
+            f"{_IN_PLACE}: with the key {key} set, {problem}; write a line `{key}:` at the left margin yourself, with no anchor that "
+            f"another key uses and with nothing but keys behind it; {_WHOLE}"
         )
     return edited
+
+
+def _side_effect(edited: Card, before: yaml.MappingNode, key: str) -> str:
+    """What an edit of one key would do to the rest of the metadata; empty where it does nothing."""
+    try:
+        after = metadata_node(edited)
+    except UsageError:
+        return "its metadata would be no valid YAML"
+    return "another key of its metadata would change" if _others(after, key) != _others(before, key) else ""
+
+
+def _end(text: str, start: int, stop: int, value: yaml.Node) -> int:
+    """Where a key that begins at ``start`` ends; the comments and blank lines between its value and ``stop`` are not the key's."""
+    while isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
+        last = value.value[-1]
+        value = last[1] if isinstance(last, tuple) else last
+    # an alias has the place of what it stands for, which is before its key
+    end = min(max(start, int(value.end_mark.index)), stop)
+    lines = _LINE.findall(text[end:stop])
+    first = lines.pop(0) if lines and text[end - 1 : end] not in ("\n", "\r") else ""
+    while lines and lines[-1].lstrip()[:1] in ("", "#"):
+        lines.pop()
+    return end + len(first) + sum(map(len, lines))
 
 
 def node(value: Any) -> yaml.Node:
@@ -101,39 +142,26 @@ def node(value: Any) -> yaml.Node:
 def set_section(card: Card, section: str) -> Card:
     """The card with ``section`` between the two markers of its body, which are added at the end where they are missing.
 
-    Markers inside a fenced block of code are text. Raises :class:`~lipaudit.errors.UsageError` where the markers do not pair up.
+    Markers inside a block of code or HTML are text. Raises :class:`~lipaudit.errors.UsageError` where the markers do not pair up.
     """
     end = card.line_end
     block = end.join((BEGIN, *section.splitlines(), END))
     lines = _LINE.findall(card.tail)
-    marks, open_fence = _marks(lines)
-    if [kind for _, kind in marks] == [BEGIN, END]:
-        (first, _), (last, _) = marks
+    found = find_marks(lines, (BEGIN, END))
+    if [kind for _, kind in found.lines] == [BEGIN, END]:
+        (first, _), (last, _) = found.lines
         ending = lines[last][len(lines[last].rstrip("\r\n")) :]
         return Card(card.head, card.metadata, "".join(lines[:first]) + block + ending + "".join(lines[last + 1 :]), end)
-    if marks:
+    if found.lines:
         raise UsageError(f"the card must have one line {BEGIN} and after it one line {END}, or neither; {_WHOLE}")
-    if open_fence:
-        raise UsageError(f"a block of code in the card is never closed ({open_fence}): close it first; {_WHOLE}")
+    if found.open_block:
+        raise UsageError(
+            f"{_IN_PLACE}: as far as lipaudit can see, the line {found.open_block!r} opens a block that is never closed, and a section "
+            f"behind it would be part of that: close it, or put the two lines {BEGIN} and {END} above it; {_WHOLE}"
+        )
     tail = card.tail if card.tail.endswith(("\n", "\r")) else card.tail + end
     gap = "" if tail.endswith(end * 2) else end
     return Card(card.head, card.metadata, tail + gap + block + end, end)
-
-
-def _marks(lines: list[str]) -> tuple[list[tuple[int, str]], str]:
-    """The lines that are markers, and the fence that is still open at the end."""
-    marks, fence = [], ""
-    for number, line in enumerate(lines):
-        bare = line.rstrip()
-        found = _FENCE.match(bare)
-        if fence:
-            closes = found is not None and found[1].startswith(fence) and bare.strip() == found[1]
-            fence = "" if closes else fence
-        elif found is not None:
-            fence = found[1]
-        elif bare in (BEGIN, END):
-            marks.append((number, bare))
-    return marks, fence
 
 
 def _text(value: str) -> yaml.Node:

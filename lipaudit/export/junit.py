@@ -2,24 +2,26 @@
 
 There is no standard; the elements and attributes are those that the readers of Jenkins and GitLab share: ``testsuites`` >
 ``testsuite`` (name, tests, failures, errors, skipped, time, timestamp) > ``testcase`` (classname, name, time) with at most one
-``failure`` or ``skipped`` (message).
+``failure``, ``error`` or ``skipped`` (message).
 
 A model is a suite. Every row, and the network, is a test case of whether it has a finite bound: without one it is a failure
 where a gate asks for it, else skipped. Every gate on the network is one more case, and a gate on layers one per row.
+A model of a fleet that could not be audited is a suite of one case with an error.
 """
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lipaudit.export.failure import Failure
 from lipaudit.report.display import printable
 from lipaudit.report.gate import (
     MAX_LAYER,
     MAX_LOG10_BOUND,
-    NETWORK,
     STRICT,
     Gates,
     gate_problems,
@@ -27,9 +29,10 @@ from lipaudit.report.gate import (
     network_missing_bound,
 )
 from lipaudit.report.record import AuditReport
-from lipaudit.report.summary import headline
+from lipaudit.report.summary import headline, in_pixels
 
 _BOUNDED = "bounded"
+_COUNTS = {"tests": "", "failures": "failure", "errors": "error", "skipped": "skipped"}  # the outcomes that each counts
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,17 @@ class Case:
     text: str = ""
 
 
-def render(reports: Sequence[AuditReport], gates: Gates) -> str:
+def render(reports: Sequence[AuditReport], gates: Gates, failures: Sequence[Failure] = ()) -> str:
     """The XML document, with a declaration."""
     root = ElementTree.Element("testsuites", {"name": "lipaudit"})
-    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    often: Counter[str] = Counter()
     for report in reports:
-        found = cases(report, gates)
-        counts = {
-            "tests": len(found),
-            "failures": sum(case.outcome == "failure" for case in found),
-            "errors": 0,
-            "skipped": sum(case.outcome == "skipped" for case in found),
-        }
-        totals = {key: totals[key] + counts[key] for key in totals}
-        root.append(_suite(report, found, counts))
+        often[report.model.spec] += 1
+        counter = often[report.model.spec]  # the same model under other options is another suite
+        root.append(_suite(report, cases(report, gates), f"#{counter}" if counter > 1 else ""))
+    for failure in failures:
+        root.append(_failed_suite(failure))
+    totals = {key: sum(int(suite.get(key, "0")) for suite in root) for key in _COUNTS}
     root.attrib.update({key: str(value) for key, value in totals.items()})
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode")
@@ -65,21 +65,21 @@ def render(reports: Sequence[AuditReport], gates: Gates) -> str:
 
 def cases(report: AuditReport, gates: Gates) -> list[Case]:
     """The tests of one report: gates on the network, on the rows, then whether each row has a bound."""
-    failed = {(problem.gate, problem.place): problem.text for problem in gate_problems(report, gates)}
+    failed = {(problem.gate, problem.row): problem.text for problem in gate_problems(report, gates)}
 
-    def judged(gate: str, place: str, name: str) -> Case:
-        text = failed.get((gate, place), "")
+    def judged(gate: str, row: int | None, name: str) -> Case:
+        text = failed.get((gate, row), "")
         return Case(gate, name, "failure" if text else "passed", text)
 
     found = []
     if gates.max_log10_bound is not None:
-        found.append(judged(MAX_LOG10_BOUND, NETWORK, "network"))
+        found.append(judged(MAX_LOG10_BOUND, None, "network"))
     if gates.strict:
-        found.append(judged(STRICT, NETWORK, "network"))
+        found.append(judged(STRICT, None, "network"))
     if gates.max_layer is not None:
-        found += [judged(MAX_LAYER, layer.name, layer.name) for layer in report.layers]
-        if (MAX_LAYER, NETWORK) in failed:
-            found.append(judged(MAX_LAYER, NETWORK, "network"))
+        found += [judged(MAX_LAYER, row, layer.name) for row, layer in enumerate(report.layers)]
+        if (MAX_LAYER, None) in failed:
+            found.append(judged(MAX_LAYER, None, "network"))
     without = "failure" if gates.no_unbounded or gates.strict else "skipped"
     missing = [("network", network_missing_bound(report))]
     missing += [(layer.name, missing_bound(report, layer)) for layer in report.layers]
@@ -87,14 +87,17 @@ def cases(report: AuditReport, gates: Gates) -> list[Case]:
     return found
 
 
-def _suite(report: AuditReport, found: Sequence[Case], counts: dict[str, int]) -> ElementTree.Element:
-    spec = printable(report.model.spec)
-    attributes = {"name": spec, **{key: str(value) for key, value in counts.items()}}
+def _suite(report: AuditReport, found: Sequence[Case], counter: str) -> ElementTree.Element:
+    spec = printable(report.model.spec + counter)
+    attributes = _attributes(spec, [case.outcome for case in found])
     attributes["time"] = f"{sum(report.timings.values()):.3f}"
     attributes["timestamp"] = re.sub(r"(\.\d+)?(Z|\+00:00)$", "", printable(report.created))
     suite = ElementTree.Element("testsuite", attributes)
     properties = ElementTree.SubElement(suite, "properties")
     ElementTree.SubElement(properties, "property", {"name": "result", "value": printable(headline(report))})
+    if pixel := in_pixels(report, report.network):
+        said = printable(f"{pixel}, measured in pixels in [0, 1], before the model's own normalisation")
+        ElementTree.SubElement(properties, "property", {"name": "result in pixels", "value": said})
     for case in found:
         names = {"classname": f"{spec}.{case.kind}", "name": printable(case.name), "time": "0"}
         element = ElementTree.SubElement(suite, "testcase", names)
@@ -103,3 +106,17 @@ def _suite(report: AuditReport, found: Sequence[Case], counts: dict[str, int]) -
             if case.outcome == "failure":
                 why.set("type", case.kind)
     return suite
+
+
+def _failed_suite(failure: Failure) -> ElementTree.Element:
+    model = printable(failure.model)
+    suite = ElementTree.Element("testsuite", {**_attributes(model, ["error"]), "time": "0"})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": f"{model}.audit", "name": "audit", "time": "0"})
+    ElementTree.SubElement(case, "error", {"message": printable(failure.error), "type": "audit"})
+    return suite
+
+
+def _attributes(name: str, outcomes: Sequence[str]) -> dict[str, str]:
+    """The name of a suite and how many of its cases ended how."""
+    counts = {key: sum(found == outcome for found in outcomes) for key, outcome in _COUNTS.items()}
+    return {"name": name, **{key: str(value) for key, value in (counts | {"tests": len(outcomes)}).items()}}

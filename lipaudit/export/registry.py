@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lipaudit.errors import UsageError
+from lipaudit.export.failure import Failure
 from lipaudit.export.settings import ExportSettings
+from lipaudit.report.display import names_text
 from lipaudit.report.record import AuditReport
 
-Render = Callable[[Sequence[AuditReport], ExportSettings], str]
+Render = Callable[[Sequence[AuditReport], Sequence[Failure], ExportSettings], str]
 
 
 @dataclass(frozen=True)
@@ -27,37 +29,38 @@ class Format:
     judges: bool = False
 
 
-def _huggingface(reports: Sequence[AuditReport], settings: ExportSettings) -> str:
+def _huggingface(reports: Sequence[AuditReport], _failures: Sequence[Failure], settings: ExportSettings) -> str:
     from lipaudit.export.huggingface import update_card
 
     return update_card("", reports[0], settings.model_index)
 
 
-def _cyclonedx(reports: Sequence[AuditReport], settings: ExportSettings) -> str:
+def _cyclonedx(reports: Sequence[AuditReport], _failures: Sequence[Failure], settings: ExportSettings) -> str:
     from lipaudit.export.cyclonedx import render
 
     return render(reports[0], settings.spec_version)
 
 
-def _sarif(reports: Sequence[AuditReport], settings: ExportSettings) -> str:
+def _sarif(reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
     from lipaudit.export.sarif import render
 
-    return render(reports, settings.gates, settings.report_file)
+    return render(reports, settings.gates, settings.report_file, failures)
 
 
-def _junit(reports: Sequence[AuditReport], settings: ExportSettings) -> str:
+def _junit(reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
     from lipaudit.export.junit import render
 
-    return render(reports, settings.gates)
+    return render(reports, settings.gates, failures)
 
 
-def _markdown(reports: Sequence[AuditReport], _settings: ExportSettings) -> str:
+def _markdown(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:
+    from lipaudit.export.failure import markdown
     from lipaudit.report.render import Layout
 
-    return Layout("markdown").render(reports)
+    return "\n\n\n".join(filter(None, (Layout("markdown").render(reports), markdown(failures))))
 
 
-def _html(reports: Sequence[AuditReport], _settings: ExportSettings) -> str:
+def _html(reports: Sequence[AuditReport], _failures: Sequence[Failure], _settings: ExportSettings) -> str:
     from lipaudit.export.html import render
 
     return render(reports[0])
@@ -74,20 +77,34 @@ _ALL = (
 FORMATS = {entry.name: entry for entry in _ALL}
 
 
-def find_format(name: str, reports: Sequence[AuditReport]) -> Format:
-    """The format that the reports can be written in.
+def find_format(name: str, reports: Sequence[AuditReport], failures: Sequence[Failure] = ()) -> Format:
+    """The format that the reports, and models without one, can be written in.
 
-    Raises :class:`~lipaudit.errors.UsageError` for an unknown format, for no report, and for several where the format takes one.
+    Raises :class:`~lipaudit.errors.UsageError` for an unknown format, for nothing to write, and for several models, or one that failed,
+    where the format takes one report.
     """
     if name not in FORMATS:
         raise UsageError(f"there is no format {name!r}; choose from {', '.join(FORMATS)}")
-    if not reports:
+    models = [report.model.spec for report in reports] + [failure.model for failure in failures]
+    if not models:
         raise UsageError("there is no report to export")
-    if len(reports) > 1 and not FORMATS[name].several:
-        raise UsageError(f"{name} describes one model, and there are {len(reports)} reports: write one file per model")
+    if len(models) > 1 and not FORMATS[name].several:
+        raise UsageError(
+            f"{name} describes one model, and there are {len(models)}: pick one by --model SPEC ({names_text(models)})"
+        )
+    if not reports and not FORMATS[name].several:
+        raise UsageError(f"{failures[0].model} could not be audited, so there is no report of it: {failures[0].error}")
     return FORMATS[name]
 
 
-def export_reports(reports: Sequence[AuditReport], name: str, settings: ExportSettings | None = None) -> str:
-    """The reports in the format ``name``, without a newline at the end; see :func:`find_format` for what is refused."""
-    return find_format(name, reports).render(reports, settings or ExportSettings()).rstrip("\n")
+def export_reports(
+    reports: Sequence[AuditReport],
+    name: str,
+    settings: ExportSettings | None = None,
+    failures: Sequence[Failure] = (),
+) -> str:
+    """The reports, and the models that could not be audited, in the format ``name``, without a newline at the end.
+
+    See :func:`find_format` for what is refused.
+    """
+    return find_format(name, reports, failures).render(reports, failures, settings or ExportSettings()).rstrip("\n")

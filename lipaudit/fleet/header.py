@@ -9,15 +9,7 @@ from typing import Any
 
 from lipaudit import __version__
 from lipaudit.errors import UsageError
-
-KIND = "fleet"
-SCHEMA_VERSION = "1.0"
-
-
-def is_header(value: Any) -> bool:
-    """Whether a parsed line is the first of a record."""
-    tool = value.get("tool") if isinstance(value, dict) else None
-    return isinstance(tool, dict) and tool.get("name") == "lipaudit" and value.get("kind") == KIND
+from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
 
 
 def header_line(settings: dict[str, Any]) -> str:

@@ -22,8 +22,9 @@ from lipaudit import __version__
 from lipaudit.errors import LipauditError, OutputError, UsageError
 from lipaudit.fleet.content import unchanged
 from lipaudit.fleet.entry import DONE, Entry
-from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line, is_header
+from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line
 from lipaudit.fleet.lock import lock
+from lipaudit.fleet.reading import is_header
 from lipaudit.fleet.request import ModelRequest
 from lipaudit.report.record import AuditReport
 from lipaudit.report.write import replacing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 from tabulate import tabulate
 
 from lipaudit import __version__
-from lipaudit.fleet.header import KIND, SCHEMA_VERSION
+from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
+from lipaudit.fleet.typed import names
 from lipaudit.report import tsv
 from lipaudit.report.display import log10_estimate_text, log10_upper_text, printable, share_text
 from lipaudit.report.markdown import escape
@@ -22,6 +22,7 @@ from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.table import WIDTH
 
 HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "costs most / problem")
+GATES = "gates"  # a column before the last where any gate was asked for
 _NUMERIC = (2, 5)
 _GAP = 2  # characters between columns
 _ESTIMATE = "~ marks an estimate, which is no bound."
@@ -35,13 +36,17 @@ def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool 
     if form == "json":
         return _json(rows, settings)
     if form == "tsv":
-        names = [entry.name for entry in fields(Row)]
-        return "\n".join(["\t".join(names), *(tsv.row(_flat(row, name) for name in names) for row in rows)])
-    table = [_cells(row, name) for row, name in zip(rows, _names(rows), strict=True)]
+        keys = [entry.name for entry in fields(Row)]
+        return "\n".join(["\t".join(keys), *(tsv.row(_flat(row, key) for key in keys) for row in rows)])
+    called = names([(row.spec, row.options) for row in rows])
+    judged = any(row.gates is not None for row in rows)
+    brief = form == "table" and not wide
+    head = (*HEADINGS[:-1], *([GATES] if judged else []), HEADINGS[-1])
+    table = [_cells(row, name, judged, brief) for row, name in zip(rows, called, strict=True)]
     remarks = [counts(rows), *([_ESTIMATE] if any(row.rigor == "estimate" for row in rows) else [])]
     if form == "markdown":
-        return _markdown(table, remarks)
-    return _table([[printable(cell) for cell in cells] for cells in table], remarks, wide)
+        return _markdown(head, table, remarks)
+    return _table(head, [[printable(cell) for cell in cells] for cells in table], remarks, wide)
 
 
 def bound_text(row: Row) -> str:
@@ -59,15 +64,18 @@ def bound_text(row: Row) -> str:
     return "~-inf" if row.estimate == 0 else ""
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
-    """The models, with their own options where one is there several times."""
-    often = Counter(row.spec for row in rows)
-    return [
-        f"{row.spec} {json.dumps(row.options)}" if often[row.spec] > 1 and row.options else row.spec for row in rows
-    ]
+def gates_text(row: Row, brief: bool = False) -> str:
+    """The gates that a model does not meet, or in ``brief`` their number; empty where none was judged.
+
+    >>> gates_text(Row("a", gates=["strict", "max-layer"])), gates_text(Row("a", gates=["strict"]), brief=True), gates_text(Row("a"))
+    ('strict, max-layer', '1 exceeded', '')
+    """
+    if not row.gates:
+        return "" if row.gates is None else "met"
+    return f"{len(row.gates)} exceeded" if brief else ", ".join(row.gates)
 
 
-def _cells(row: Row, name: str) -> list[str]:
+def _cells(row: Row, name: str, judged: bool, brief: bool) -> list[str]:
     last = row.problem  # without the model's name, which stands in the first column
     for start in (f"{row.spec}: ", f"{row.spec} "):
         last = last.removeprefix(start)
@@ -75,28 +83,29 @@ def _cells(row: Row, name: str) -> list[str]:
         last = row.costliest + ("" if row.share is None else f" ({share_text(row.share)})")
     rigor = "structure" if row.structure else row.rigor or ""
     layers = "" if row.layers is None else str(row.layers)
-    return [name, row.status, bound_text(row), rigor, row.domain or "", layers, last]
+    gates = [gates_text(row, brief)] if judged else []
+    return [name, row.status, bound_text(row), rigor, row.domain or "", layers, *gates, last]
 
 
-def _table(table: list[list[str]], remarks: list[str], wide: bool) -> str:
+def _table(head: Sequence[str], table: list[list[str]], remarks: list[str], wide: bool) -> str:
     if not wide:
-        _narrow(table)
-    widths = [max(map(len, column)) for column in zip(HEADINGS, *table, strict=True)]
+        _narrow(head, table)
+    widths = [max(map(len, column)) for column in zip(head, *table, strict=True)]
     text = tabulate(
-        [HEADINGS, ["-" * width for width in widths], *table],
+        [head, ["-" * width for width in widths], *table],
         tablefmt="plain",
         disable_numparse=True,
-        colalign=["right" if number in _NUMERIC else "left" for number in range(len(HEADINGS))],
+        colalign=["right" if number in _NUMERIC else "left" for number in range(len(head))],
     )
     return "\n".join(
         [*(line.rstrip() for line in text.splitlines()), "", *(textwrap.fill(remark, WIDTH) for remark in remarks)]
     )
 
 
-def _narrow(table: list[list[str]]) -> None:
+def _narrow(head: Sequence[str], table: list[list[str]]) -> None:
     """Shorten the first and the last column until a terminal has room for all of them."""
-    first, *others, last = [max(map(len, column)) for column in zip(HEADINGS, *table, strict=True)]
-    room = WIDTH - sum(others) - _GAP * (len(HEADINGS) - 1)
+    first, *others, last = [max(map(len, column)) for column in zip(head, *table, strict=True)]
+    room = WIDTH - sum(others) - _GAP * (len(head) - 1)
     first = min(first, max(room - last, room // 2))
     for cells, name in zip(table, shorten_paths([cells[0] for cells in table], first), strict=True):
         cells[0], cells[-1] = name, _shorten(cells[-1], room - first)
@@ -110,15 +119,17 @@ def _shorten(last: str, width: int) -> str:
     return shorten_paths([last[: share.start()]], width - len(share[0]))[0] + share[0]
 
 
-def _markdown(table: list[list[str]], remarks: list[str]) -> str:
-    lines = ["| " + " | ".join(HEADINGS) + " |"]
-    lines.append("|" + "|".join("---:" if number in _NUMERIC else "---" for number in range(len(HEADINGS))) + "|")
+def _markdown(head: Sequence[str], table: list[list[str]], remarks: list[str]) -> str:
+    lines = ["| " + " | ".join(head) + " |"]
+    lines.append("|" + "|".join("---:" if number in _NUMERIC else "---" for number in range(len(head))) + "|")
     lines += ["| " + " | ".join(escape(printable(cell)) for cell in cells) + " |" for cells in table]
     return "\n".join([*lines, "", *(escape(remark) for remark in remarks)])
 
 
 def _flat(row: Row, name: str) -> object:
     value = getattr(row, name)
+    if name == "gates":
+        return None if value is None else ",".join(value) or "met"
     return json.dumps(value) if name == "options" else value
 
 

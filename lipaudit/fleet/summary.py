@@ -21,7 +21,8 @@ class Row:
 
     ``status`` is that of the network (``finite``, ``unbounded``, ``unsupported``), or ``failed`` where there is no report. The
     figures are those of the report, over its domain. ``layers`` is the number of the report's rows, ``costliest`` the one with the
-    largest ``share`` of all that stretches. ``problem`` says why there is no report or no finite figure.
+    largest ``share`` of all that stretches. ``problem`` says why there is no report or no finite figure. ``gates`` are those that the
+    model does not meet, None where there is no report or no gate was asked for.
     """
 
     spec: str
@@ -39,10 +40,11 @@ class Row:
     costliest: str | None = None
     share: float | None = None
     problem: str = ""
+    gates: list[str] | None = None
 
 
-def row_of(entry: Entry, report: AuditReport | None) -> Row:
-    """The row of an entry, whose report is given as a record."""
+def row_of(entry: Entry, report: AuditReport | None, gates: list[str] | None = None) -> Row:
+    """The row of an entry, whose report is given as a record, and the ``gates`` that it does not meet."""
     if report is None:
         return Row(entry.spec, entry.options, problem=entry.error or "")
     network = report.network
@@ -63,6 +65,7 @@ def row_of(entry: Entry, report: AuditReport | None) -> Row:
         costliest=first.name if first else None,
         share=first.share if first else None,
         problem=_problem(network.reasons) if network.status != "finite" else "",
+        gates=gates,
     )
 
 
@@ -71,11 +74,21 @@ def counts(rows: Sequence[Row]) -> str:
 
     >>> counts([Row("a", status="finite"), Row("b", status="finite"), Row("c")])
     '3 models: 2 with a finite bound, 1 failed.'
+    >>> counts([Row("a", status="finite", gates=["max-layer"]), Row("b", status="finite", gates=[])])
+    '2 models: 2 with a finite bound; 1 exceeds a gate.'
     """
     words = {"finite": "with a finite bound", "estimate": "with an estimate, which is no bound"}
     found = Counter("estimate" if row.rigor == "estimate" else row.status for row in rows)
     parts = [f"{found[kind]} {words.get(kind, kind)}" for kind in _ORDER if found[kind]]
-    return f"{count_text(len(rows), 'model')}: {', '.join(parts)}."
+    return f"{count_text(len(rows), 'model')}: {', '.join(parts)}{_exceeded(rows)}."
+
+
+def _exceeded(rows: Sequence[Row]) -> str:
+    """How many models exceed a gate; empty where none was judged."""
+    if all(row.gates is None for row in rows):
+        return ""
+    count = sum(bool(row.gates) for row in rows)
+    return f"; {count or 'none'} {'exceed' if count > 1 else 'exceeds'} a gate"
 
 
 def _problem(reasons: Sequence[str]) -> str:

@@ -86,12 +86,19 @@ def override_preprocessing(
     return given
 
 
-def check_normalisation(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
+def check_normalisation(
+    mean: tuple[float, ...] | None, std: tuple[float, ...] | None, request: DomainRequest | None = None
+) -> None:
     """Raise :class:`~lipaudit.errors.UsageError` where no network can have this normalisation."""
     if (mean is None) != (std is None):
         raise UsageError("--mean and --std belong together: give both")
     if mean is None or std is None:
         return
+    if request is not None and request.name == "ball" and not request.in_pixels:
+        raise UsageError(
+            "--mean and --std are for pixels, and a ball around a tensor lies in the network's own input: leave them out (--no-config "
+            "where they are in pyproject.toml)"
+        )
     if not mean or not std or not {len(mean), len(std)} <= {1, max(len(mean), len(std))}:
         raise UsageError(f"--mean has {len(mean)} and --std {len(std)} numbers: give one per channel, or one for all")
     if any(s == 0 or not math.isfinite(s) for s in std):

@@ -21,7 +21,7 @@ LOST, GAINED, STATUS, MISSING = "lost", "gained", "status", "missing"
 GREW, SHRANK, WITHIN = "grew", "shrank", "within brackets"
 ROSE, FELL, SAME = "rose", "fell", "same"
 # without a bracket, figures this close (in log10) are the same: rounding alone moves them that far
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 # the constant of a row this close to 1 (in log10) does not tell how much the network depends on it
 _ONE = 1e-6
 
@@ -191,7 +191,7 @@ def _verdict(before: Record, after: Record, log10: float | None, bracketed: bool
             return SHRANK
         if has_bracket(before) and has_bracket(after):
             return WITHIN
-    if log10 is not None and abs(log10) <= _ROUNDING:
+    if log10 is not None and abs(log10) <= ROUNDING:
         return SAME
     return ROSE if figures[1] > figures[0] else FELL
 

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from typing import Any
 
 from lipaudit.errors import UsageError
+from lipaudit.report.contradictions import Part, part_contradiction
 from lipaudit.report.diff import FELL, GAINED, GREW, LOST, MISSING, ROSE, SAME, SHRANK, STATUS, WITHIN, ReportDiff
 from lipaudit.report.json import decoded, no_constant
 
 SCHEMA_VERSION = "1.0"
 _KIND = "diff"
 _VERDICTS = (LOST, GAINED, STATUS, MISSING, GREW, SHRANK, WITHIN, ROSE, FELL, SAME)
-_STATUSES = ("finite", "unbounded", "unsupported")
 # which of the two reports a row must be in
 _SIDES = {"name": (True, True), "shape": (True, True), "changed": (True, True)}
 _SIDES |= {"added": (False, True), "removed": (True, False)}
@@ -54,6 +54,7 @@ def from_json(text: str | bytes) -> ReportDiff:
         )
     found = decoded(ReportDiff, {**document, "tool_version": tool.get("version")}, "diff")
     _check_words(found)
+    _check_figures(document)
     return found
 
 
@@ -69,8 +70,14 @@ def _check_words(found: ReportDiff) -> None:
         sides = layer.before is not None, layer.after is not None
         if _SIDES.get(layer.match) != sides or (layer.move is None) == all(sides):
             raise UsageError(f"diff.layers[{i}] does not fit its match {layer.match!r}")
-    records = [found.before.network, found.after.network]
-    records += [row for layer in found.layers for row in (layer.before, layer.after) if row is not None]  # type: ignore[misc]
-    for record in records:
-        if record.status not in _STATUSES:
-            raise UsageError(f"the diff has the status {record.status!r}, none of {_STATUSES}")
+
+
+def _check_figures(document: dict[str, Any]) -> None:
+    """Refuse records that no report has: their figures contradict one another."""
+    parts = [Part("network", f"diff.{side}.network", document[side]["network"]) for side in ("before", "after")]
+    for i, layer in enumerate(document["layers"]):
+        rows = ((side, layer.get(side)) for side in ("before", "after"))
+        parts += [Part("layer", f"diff.layers[{i}].{side}", row) for side, row in rows if row is not None]
+    for problem in map(part_contradiction, parts):
+        if problem:
+            raise UsageError(f"the diff contradicts itself: {problem}; write it again with this version of lipaudit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lipaudit.errors import UsageError
-from lipaudit.report.display import printable, shape_text
+from lipaudit.report.display import count_text, names_text, printable, shape_text
 from lipaudit.report.domains import described
 from lipaudit.report.record import AuditReport, ModelRecord
 
@@ -51,6 +51,10 @@ def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:
     shapes = _shapes(before.model), _shapes(after.model)
     if shapes[0] != shapes[1]:
         yield f"Other input shapes: {shapes[0]} before, {shapes[1]} after. Constants of layers may depend on the size of their input."
+    outputs = [[output.name for output in report.network.outputs] for report in (before, after)]
+    if all(outputs) and outputs[0] != outputs[1]:
+        said = [f"{count_text(len(names), 'output')} ({printable(names_text(names))})" for names in outputs]
+        yield f"Other outputs: {said[0]} before, {said[1]} after. {_meaning(*outputs)}"
     for label, key in _SETTINGS.items():
         values = getattr(before.settings, key), getattr(after.settings, key)
         if values[0] != values[1]:
@@ -75,6 +79,13 @@ def _domain(report: AuditReport) -> tuple[object, ...]:
 def _shapes(model: ModelRecord) -> str:
     shapes = model.input_shapes or {"": model.input_shape}
     return ", ".join(f"{printable(n)}:{shape_text(s)}" if len(shapes) > 1 else shape_text(s) for n, s in shapes.items())
+
+
+def _meaning(before: list[str], after: list[str]) -> str:
+    """What other outputs do to the network's figure."""
+    if len(before) == len(after):
+        return "If only the names differ, the network's figures are of the same thing."
+    return "The network's figure is of all outputs together, so that the two are not of the same thing."
 
 
 def _said(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -12,32 +13,22 @@ from lipaudit.report.diff import (
     LOST,
     MISSING,
     ROSE,
+    ROUNDING,
     SAME,
     SHRANK,
     STATUS,
     WITHIN,
     DomainChange,
     LayerChange,
-    Move,
     ReportDiff,
 )
-from lipaudit.report.display import (
-    MOST,
-    count_text,
-    estimate_text,
-    log10_estimate_text,
-    log10_upper_text,
-    names_text,
-    printable,
-    shape_text,
-    upper_bound_text,
-)
+from lipaudit.report.diff_figures import LOUD, digits_apart, is_estimated, quotient_text, said, times_text, verdict_text
+from lipaudit.report.display import MOST, count_text, names_text, printable, shape_text
 from lipaudit.report.domains import place
 from lipaudit.report.figures import Record, has_bound
 from lipaudit.report.record import LayerRecord
 from lipaudit.report.summary import Section
 
-LOUD = (LOST, STATUS, GAINED)
 _QUIET = (WITHIN, SAME, MISSING)
 _COUNTED = (
     (LOST, "lost its bound", "lost their bounds"),
@@ -85,17 +76,43 @@ def has_moved(change: LayerChange) -> bool:
     return change.move is None or change.match == "changed" or change.move.verdict not in _QUIET
 
 
-def quotient_text(move: Move | None, estimated: bool = False) -> str:
-    """The factor rounded to the nearest, for it is no bound; marked where a figure is an estimate."""
-    if move is None:
-        return ""
-    text = estimate_text(move.factor, move.log10_factor)
-    return text if estimated else text[1:]
+def hidden(found: ReportDiff, shown: Sequence[LayerChange]) -> str:
+    """How many rows are not among those ``shown``, and why they need not be; empty where all are."""
+    if not found.layers:
+        return "Neither report has a row."
+    counts = Counter(_stillness(change) for change in found.layers if not any(change is row for row in shown))
+    left = sum(counts.values())
+    parts = [
+        f"{count_text(counts[key], 'row')} {words[counts[key] > 1]}" for key, words in _STILL.items() if counts[key]
+    ]
+    return f"{', '.join(parts)}; --all lists {'it' if left == 1 else 'them'}." if left else ""
 
 
-def is_estimated(*records: Record | None) -> bool:
-    """Whether a figure among the records is an estimate."""
-    return any(record is not None and record.rigor == "estimate" for record in records)
+_STILL = {
+    WITHIN: ("is within its brackets (no move is proven)", "are within their brackets (no move is proven)"),
+    SAME: ("has the same figures", "have the same figures"),
+    MISSING: ("has no bound before and after", "have no bound before and after"),
+}
+
+
+def _stillness(change: LayerChange) -> str:
+    """Which of the quiet verdicts a row has; brackets that differ by rounding errors at most are the same figures."""
+    verdict = change.move.verdict if change.move is not None else MISSING
+    if verdict != WITHIN or not isinstance(change.before, LayerRecord) or not isinstance(change.after, LayerRecord):
+        return verdict
+    first, second = change.before, change.after
+    plain = ((first.lower_bound, second.lower_bound), (first.upper_bound, second.upper_bound))
+    logs = ((first.log10_lower_bound, second.log10_lower_bound), (first.log10_upper_bound, second.log10_upper_bound))
+    same = all(_are_close(*pair, relative=ROUNDING) for pair in plain) and all(
+        _are_close(*pair, absolute=ROUNDING) for pair in logs
+    )
+    return SAME if same else WITHIN
+
+
+def _are_close(before: float | None, after: float | None, relative: float = 0.0, absolute: float = 0.0) -> bool:
+    if before is None or after is None:
+        return before is after
+    return math.isclose(before, after, rel_tol=relative, abs_tol=absolute)
 
 
 def _have(names: Sequence[str]) -> str:
@@ -109,7 +126,8 @@ def _status(record: Record) -> str:
 def _result(found: ReportDiff) -> Iterable[str]:
     before, after, moved = found.before.network, found.after.network, found.network
     where = place(found.before.settings, before.domain)
-    start = f"{_said(before)} before, {_said(after)} after, over {where}"
+    digits = digits_apart(before, after, moved)
+    start = f"{said(before, digits)} before, {said(after, digits)} after, over {where}"
     if moved.verdict in LOUD:
         yield printable(f"The network {_LOUD_START[moved.verdict]}: {start}.")
     elif moved.verdict == MISSING:
@@ -119,9 +137,9 @@ def _result(found: ReportDiff) -> Iterable[str]:
         yield printable(f"The {what} the network {_MOVED[moved.verdict]}{_by(found)}: {start}.")
     yield from map(printable, after.reasons if moved.verdict in (LOST, STATUS) else ())
     if moved.verdict == ROSE and has_bound(after):
-        yield "A higher bound does not prove that the network stretches more: less is guaranteed than before."
+        yield "A larger upper bound does not prove that the network stretches more: less is guaranteed than before."
     if moved.verdict == FELL and has_bound(after):
-        yield "A lower bound does not prove that the network stretches less than before: more is guaranteed."
+        yield "A smaller upper bound does not prove that the network stretches less: more is guaranteed than before."
     for other in found.other_domains:
         yield printable(_elsewhere(found, other))
 
@@ -139,23 +157,11 @@ def _by(found: ReportDiff) -> str:
     return "" if found.network.verdict == SAME or not text else f" (factor {text})"
 
 
-def _said(record: Record) -> str:
-    """A figure as what it is, or the status where there is none."""
-    if record.status != "finite":
-        return record.status
-    if record.rigor == "estimate":
-        text = f"about {estimate_text(record.estimate, record.log10_estimate)[1:]}"
-        log10 = record.log10_estimate if record.estimate is not None else None
-        return text + (f" (10^{log10_estimate_text(log10)})" if log10 is not None else "") + " (estimate)"
-    text = f"at most {upper_bound_text(record.upper_bound, record.log10_upper_bound)}"
-    log10 = record.log10_upper_bound if record.upper_bound is not None else None
-    return text + (f" (10^{log10_upper_text(log10)})" if log10 is not None else "")
-
-
 def _elsewhere(found: ReportDiff, other: DomainChange) -> str:
     where = f"Over {place(found.after.settings, other.domain)}"
     if other.before is not None and other.after is not None:
-        pair = f"{_said(other.before)} before, {_said(other.after)} after"
+        digits = digits_apart(other.before, other.after, other.move)
+        pair = f"{said(other.before, digits)} before, {said(other.after, digits)} after"
         if other.move is None:
             return f"{where}: {pair}, but the images are normalised otherwise, so that these cannot be compared."
         quotient = quotient_text(other.move, is_estimated(other.before, other.after))
@@ -163,7 +169,7 @@ def _elsewhere(found: ReportDiff, other: DomainChange) -> str:
     known, which, lacks = (
         (other.after, "after", "first") if other.before is None else (other.before, "before", "second")
     )
-    return f"{where}: {_said(known) if known is not None else ''} {which}; the {lacks} report says nothing of it."
+    return f"{where}: {said(known) if known is not None else ''} {which}; the {lacks} report says nothing of it."
 
 
 def _rows(found: ReportDiff) -> Iterable[str]:
@@ -178,42 +184,58 @@ def _rows(found: ReportDiff) -> Iterable[str]:
         yield f"Grew and shrank are proven: the two brackets, of lower and upper bound, have no point in common{rounding}."
     if counts[WITHIN]:
         yield "Within brackets: the two brackets overlap, so that the tolerance of the audits can explain the difference."
-    for kind, said in (
+    for kind, what in (
         ("changed", "of the same name is another operation or has another weight shape"),
         ("added", "only after"),
         ("removed", "only before"),
     ):
         names = [change.record.name for change in found.layers if change.match == kind]
         if names:
-            yield printable(f"{count_text(len(names), 'row')} {said}: {names_text(names)}.")
+            yield printable(f"{count_text(len(names), 'row')} {what}: {names_text(names)}.")
 
 
 def _moved_most(found: ReportDiff) -> Iterable[str]:
-    """The rows that account for most of the network's move, by the size of their contribution or else of their own factor."""
-    moved = [change for change in found.layers if has_moved(change) and _weight(change)]
-    known = [change.contribution for change in found.layers if change.contribution is not None]
-    for change in sorted(moved, key=lambda change: -_weight(change))[:MOST]:
-        row, factor = change.record, quotient_text(change.move, is_estimated(change.before, change.after))
-        line = f"{row.name} ({row.op}): " + (f"factor {factor}" if change.move is not None else change.match)
-        if change.contribution is not None:
-            line += f"; the network's figure times {_times(change.contribution)}"
-        yield printable(line)
-    if moved and known and found.network.log10_factor is not None:
-        yield (
-            f"What a row does to the network is known to first order: all rows together make {_times(sum(known))}, and the network's "
-            f"figure has the factor {quotient_text(found.network)}."
+    """The rows that account for most of the network's move, whatever is proven of them, and the others as one factor.
+
+    Ordered by the size of their contribution, or else of their own factor.
+    """
+    moved = [change for change in found.layers if _weight(change) and (has_moved(change) or _is_visible(change))]
+    first = sorted(moved, key=lambda change: -_weight(change))[:MOST]
+    for change in first:
+        factor = quotient_text(change.move, is_estimated(change.before, change.after))
+        line = (
+            f"{change.record.name} ({change.record.op}): "
+            + (f"factor {factor}, " if factor else "")
+            + verdict_text(change)
         )
+        if change.contribution is not None:
+            line += f"; the network's figure times {times_text(change.contribution)}"
+        yield printable(line)
+    known = [change for change in found.layers if change.contribution is not None]
+    rest = [change for change in known if not any(change is row for row in first)]
+    if not first or not known or found.network.log10_factor is None:
+        return
+    if rest:
+        yield f"The other {count_text(len(rest), 'row')}: the network's figure times {times_text(_together(rest))}"
+    yield (
+        f"What a row does to the network is known to first order: all rows together make {times_text(_together(known))}, and the "
+        f"network's figure has the factor {quotient_text(found.network)}."
+    )
+
+
+def _together(changes: Iterable[LayerChange]) -> float:
+    return math.fsum(change.contribution for change in changes if change.contribution is not None)
+
+
+def _is_visible(change: LayerChange) -> bool:
+    """Whether a row's part in the network's move is seen in the digits that are shown."""
+    return change.contribution is not None and times_text(change.contribution) != "1"
 
 
 def _weight(change: LayerChange) -> float:
     if change.contribution is not None:
         return abs(change.contribution)
     return abs(change.move.log10_factor or 0.0) if change.move is not None else 0.0
-
-
-def _times(log10: float) -> str:
-    """10 to a power, to the nearest."""
-    return estimate_text(10.0**log10 if abs(log10) < 300 else None, log10)[1:]
 
 
 def _changed(found: ReportDiff) -> Iterable[str]:

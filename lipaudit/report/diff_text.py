@@ -8,13 +8,13 @@ from functools import partial
 
 from tabulate import tabulate
 
-from lipaudit.report.columns import SEPARATOR, factor_text
-from lipaudit.report.diff import FELL, GAINED, LOST, MISSING, ROSE, SAME, STATUS, LayerChange, Move, ReportDiff
-from lipaudit.report.diff_summary import LOUD, has_moved, is_estimated, quotient_text, sections, warning
-from lipaudit.report.display import count_text, lower_bound_text, printable
-from lipaudit.report.figures import Record, has_bracket
+from lipaudit.report.columns import SEPARATOR
+from lipaudit.report.diff import LayerChange, Move, ReportDiff
+from lipaudit.report.diff_figures import LOUD, digits_apart, figure_text, is_estimated, quotient_text, verdict_text
+from lipaudit.report.diff_summary import has_moved, hidden, sections, warning
+from lipaudit.report.display import printable
+from lipaudit.report.figures import Record
 from lipaudit.report.markdown import escape
-from lipaudit.report.record import LayerRecord
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.summary import title
 from lipaudit.report.table import WIDTH
@@ -24,9 +24,6 @@ _LABEL = 12
 _HEAD = ("layer", "op", "before", "after", "factor", "verdict")
 _NUMERIC = ("before", "after", "factor")
 _FLOORS = {"layer": 14, "op": 6}
-_WORDS = {LOST: "BOUND LOST", STATUS: "STATUS CHANGED", GAINED: "BOUND GAINED", MISSING: "no bound"}
-_BOUNDS = {ROSE: "bound rose", FELL: "bound fell", SAME: "same bound"}
-_ESTIMATES = {ROSE: "estimate rose", FELL: "estimate fell", SAME: "same estimate"}
 
 
 def table(found: ReportDiff, everything: bool = False) -> str:
@@ -37,7 +34,8 @@ def table(found: ReportDiff, everything: bool = False) -> str:
     shown = _shown(found, everything)
     if shown:
         lines += [*_laid_out(shown), ""]
-    lines += [*_filled("", _hidden(found, shown)), ""] if _hidden(found, shown) else []
+    left = hidden(found, shown)
+    lines += [*_filled("", left), ""] if left else []
     for section in sections(found):
         label = section.label
         for line in section.lines:
@@ -59,7 +57,7 @@ def markdown(found: ReportDiff, everything: bool = False) -> str:
         lines.append("| " + " | ".join(_HEAD) + " |")
         lines.append("|" + "|".join("---:" if key in _NUMERIC else "---" for key in _HEAD) + "|")
         lines += ["| " + " | ".join(map(escape, _cells(change))) + " |" for change in shown] + [""]
-    return "\n".join([*lines, escape(_hidden(found, shown))]).rstrip()
+    return "\n".join([*lines, escape(hidden(found, shown))]).rstrip()
 
 
 _FIGURES = ("status", "rigor", "upper_bound", "log10_upper_bound", "estimate", "log10_estimate")
@@ -115,37 +113,11 @@ def _shown(found: ReportDiff, everything: bool) -> list[LayerChange]:
     return sorted(rows, key=lambda change: change.move is None or change.move.verdict not in LOUD)
 
 
-def _hidden(found: ReportDiff, shown: list[LayerChange]) -> str:
-    left = len(found.layers) - len(shown)
-    if not left:
-        return "" if found.layers else "Neither report has a row."
-    what = count_text(left, "row")
-    return f"{what} did not move and {'is' if left == 1 else 'are'} not listed; --all lists {'it' if left == 1 else 'them'}."
-
-
 def _cells(change: LayerChange, upper_only: bool = False) -> list[str]:
-    row = change.record
-    figures = [_figure(side, upper_only) for side in (change.before, change.after)]
+    row, digits = change.record, digits_apart(change.before, change.after, change.move)
+    figures = [figure_text(side, digits, upper_only) for side in (change.before, change.after)]
     quotient = quotient_text(change.move, is_estimated(change.before, change.after))
-    return [printable(row.name), printable(row.op), *figures, quotient, _verdict(change)]
-
-
-def _verdict(change: LayerChange) -> str:
-    if change.move is None or (change.match == "changed" and change.move.verdict not in LOUD):
-        return change.match
-    words = _WORDS | (_ESTIMATES if is_estimated(change.before, change.after) else _BOUNDS)
-    return words.get(change.move.verdict, change.move.verdict)
-
-
-def _figure(row: LayerRecord | None, upper_only: bool = False) -> str:
-    """A bracket, a bound, an estimate, or the status where there is no figure."""
-    if row is None or row.status != "finite":
-        return "" if row is None else row.status
-    upper = factor_text(row)
-    if upper_only or not has_bracket(row):
-        return upper
-    lower = lower_bound_text(row.lower_bound, row.log10_lower_bound)
-    return upper if lower == upper else f"{lower}..{upper}"
+    return [printable(row.name), printable(row.op), *figures, quotient, verdict_text(change)]
 
 
 def _laid_out(shown: Sequence[LayerChange]) -> list[str]:

@@ -39,64 +39,66 @@ def lower_text(value: float, digits: int = DIGITS) -> str:
     return _significant(Decimal(value), digits, ROUND_FLOOR)
 
 
-def log10_upper_text(value: float) -> str:
+def log10_upper_text(value: float, digits: int = DIGITS) -> str:
     """The decimal logarithm of an upper bound, rounded up: four significant digits, but two to four decimals.
+
+    More ``digits`` are as many more decimals.
 
     >>> log10_upper_text(10.3908), log10_upper_text(0.654198), log10_upper_text(-3.14159)
     ('10.40', '0.6542', '-3.141')
     """
-    return _decimals(Decimal(value), ROUND_CEILING)
+    return _decimals(Decimal(value), ROUND_CEILING, digits)
 
 
-def log10_lower_text(value: float) -> str:
+def log10_lower_text(value: float, digits: int = DIGITS) -> str:
     """The decimal logarithm of a lower bound, rounded down.
 
     >>> log10_lower_text(10.3908), log10_lower_text(-3.14159)
     ('10.39', '-3.142')
     """
-    return _decimals(Decimal(value), ROUND_FLOOR)
+    return _decimals(Decimal(value), ROUND_FLOOR, digits)
 
 
-def upper_bound_text(value: float | None, log10: float | None) -> str:
+def upper_bound_text(value: float | None, log10: float | None, digits: int = DIGITS) -> str:
     """An upper bound from its plain value where there is one, else from its logarithm, else an empty text.
 
     >>> upper_bound_text(2.0, 0.30103), upper_bound_text(None, 412.305), upper_bound_text(None, None)
     ('2', '10^412.31', '')
     """
     if value is not None:
-        return upper_text(value)
-    return "" if log10 is None else f"10^{log10_upper_text(log10)}"
+        return upper_text(value, digits)
+    return "" if log10 is None else f"10^{log10_upper_text(log10, digits)}"
 
 
-def lower_bound_text(value: float | None, log10: float | None) -> str:
+def lower_bound_text(value: float | None, log10: float | None, digits: int = DIGITS) -> str:
     """A lower bound from its plain value where there is one, else from its logarithm, else an empty text.
 
     >>> lower_bound_text(1.99999, 0.301), lower_bound_text(None, 412.305)
     ('1.999', '10^412.30')
     """
     if value is not None:
-        return lower_text(value)
-    return "" if log10 is None else f"10^{log10_lower_text(log10)}"
+        return lower_text(value, digits)
+    return "" if log10 is None else f"10^{log10_lower_text(log10, digits)}"
 
 
-def estimate_text(value: float | None, log10: float | None) -> str:
+def estimate_text(value: float | None, log10: float | None, digits: int = DIGITS) -> str:
     """An estimate from its plain value where there is one, else from its logarithm, else an empty text.
 
     >>> estimate_text(4.51441, 0.6546), estimate_text(None, 412.305), estimate_text(None, None)
     ('~4.514', '~10^412.31', '')
     """
     if value is not None:
-        return "~" + _significant(Decimal(value), DIGITS, ROUND_HALF_EVEN)
-    return "" if log10 is None else f"~10^{log10_estimate_text(log10)}"
+        return "~" + _significant(Decimal(value), digits, ROUND_HALF_EVEN)
+    return "" if log10 is None else f"~10^{log10_estimate_text(log10, digits)}"
 
 
-def log10_estimate_text(value: float) -> str:
+def log10_estimate_text(value: float, digits: int = DIGITS) -> str:
     """The decimal logarithm of an estimate, rounded to the nearest.
 
     >>> log10_estimate_text(10.3968), log10_estimate_text(0.654149)
     ('10.40', '0.6541')
     """
-    return _decimals(Decimal(value), ROUND_HALF_EVEN)
+    return _decimals(Decimal(value), ROUND_HALF_EVEN, digits)
 
 
 def reciprocal_text(upper: float | None, log10: float | None) -> str:
@@ -175,12 +177,11 @@ def _significant(x: Decimal, digits: int, rounding: str) -> str:
     return f"{mantissa}e{exponent:+03d}"
 
 
-def _decimals(x: Decimal, rounding: str) -> str:
+def _decimals(x: Decimal, rounding: str, digits: int = DIGITS) -> str:
     if not x.is_finite():
         raise ValueError(f"{x} is not a logarithm that can be shown")
-    if abs(x) >= 100_000:
-        return f"{x.quantize(Decimal(1), rounding, _EXACT):f}"
-    places = min(4, max(2, DIGITS - 1 - (x.adjusted() if x else 0)))
+    places = min(4, max(2, DIGITS - 1 - (x.adjusted() if x else 0))) if abs(x) < 100_000 else 0
+    places += digits - DIGITS
     x = x.quantize(Decimal((0, (1,), -places)), rounding, _EXACT)
     return f"{x if x else abs(x):f}"
 

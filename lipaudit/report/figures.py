@@ -1,14 +1,20 @@
-"""Figures of records compared exactly: plain numbers where both have one, else decimal logarithms, which never overflow."""
+"""Figures of records compared: exactly where both are plain numbers of the normal range, else by their decimal logarithms.
+
+A plain bound of a constant below the range of floats is rounded up to a tiny number that says nothing of the constant's size; only the
+logarithm does.
+"""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import TypeGuard
 
 from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord
 
 Record = LayerRecord | NetworkRecord | DomainRecord
 _LARGEST = 307.0  # decades within which a quotient is a normal float
+_SMALLEST = 1e-300  # below it floats lose digits, and rounding up moves a bound by more than rounding
 
 
 def has_bound(record: Record) -> bool:
@@ -51,7 +57,7 @@ def is_above(row: LayerRecord, other: LayerRecord) -> bool:
     """Whether the constant of one row is proven to be above that of another: its lower bound exceeds the other's upper bound."""
     if not (has_bound(row) and has_bound(other)):
         return False
-    if row.lower_bound is not None and other.upper_bound is not None:
+    if _is_exact(row.lower_bound) and _is_exact(other.upper_bound):
         return row.lower_bound > other.upper_bound
     lower = _log10(row.lower_bound, row.log10_lower_bound)
     upper = log10_figure(other)
@@ -59,14 +65,19 @@ def is_above(row: LayerRecord, other: LayerRecord) -> bool:
 
 
 def within(before: Record, after: Record, limit: float) -> bool:
-    """Whether the bound after is at most ``limit`` times the bound before, without rounding where both are plain numbers."""
-    if before.upper_bound is not None and after.upper_bound is not None:
+    """Whether the bound after is at most ``limit`` times the bound before, without rounding where both are normal numbers."""
+    if _is_exact(before.upper_bound) and _is_exact(after.upper_bound):
         return Fraction(after.upper_bound) <= Fraction(limit) * Fraction(before.upper_bound)
     first, second = log10_figure(before), log10_figure(after)
     return first is not None and second is not None and second <= first + math.log10(limit)
 
 
+def _is_exact(value: float | None) -> TypeGuard[float]:
+    """Whether a plain figure has all its digits."""
+    return value is not None and value >= _SMALLEST
+
+
 def _log10(value: float | None, log10: float | None) -> float | None:
-    if value == 0:
-        return -math.inf
-    return math.log10(value) if log10 is None and value is not None else log10
+    if log10 is not None or value is None:
+        return log10
+    return math.log10(value) if value > 0 else -math.inf

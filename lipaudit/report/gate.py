@@ -13,7 +13,7 @@ from lipaudit.report.record import AuditReport, LayerRecord
 
 MAX_LOG10_BOUND, MAX_LAYER, NO_UNBOUNDED, STRICT = "max-log10-bound", "max-layer", "no-unbounded", "strict"
 NETWORK = ""  # the place of a problem that the network has as a whole
-_STRUCTURE = "the structure was audited without weights, and a gate needs a number"
+_STRUCTURE = "the structure alone was audited, and a gate needs a number"
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,15 @@ class Gates:
 
 @dataclass(frozen=True)
 class GateProblem:
-    """Why a gate is not met: the gate's name, the row's name (or :data:`NETWORK`), and the reason."""
+    """Why a gate is not met: the gate's name, the row's name (or :data:`NETWORK`), the reason, and the row's number (or None).
+
+    Rows of one report may have one name, and any name; only the number tells them apart.
+    """
 
     gate: str
     place: str
     text: str
+    row: int | None = None
 
 
 def gate_problems(report: AuditReport, gates: Gates) -> tuple[GateProblem, ...]:
@@ -125,8 +129,8 @@ def exceeded(report: AuditReport, gates: Gates) -> Iterable[tuple[str, str]]:
     problems = gate_problems(report, gates)
     for gate in dict.fromkeys(problem.gate for problem in problems):
         found = [problem for problem in problems if problem.gate == gate]
-        places = [f"{problem.place}: {problem.text}" for problem in found if problem.place != NETWORK]
-        whole = [problem.text for problem in found if problem.place == NETWORK]
+        places = [f"{problem.place}: {problem.text}" for problem in found if problem.row is not None]
+        whole = [problem.text for problem in found if problem.row is None]
         if places:
             rows = f"{count_text(len(places), 'row')} of {len(report.layers)}"
             what = f"above {gates.max_layer!r} or without a bound" if gate == MAX_LAYER else "without a finite bound"
@@ -137,11 +141,22 @@ def exceeded(report: AuditReport, gates: Gates) -> Iterable[tuple[str, str]]:
 
 
 def _at_layers(report: AuditReport, gate: str, problem: Callable[[LayerRecord], str]) -> list[GateProblem]:
-    found = [GateProblem(gate, layer.name, text) for layer in report.layers if (text := problem(layer))]
-    # where the network has no bound although every row has one, the rows are not all that there is
-    if not any(missing_bound(report, layer) for layer in report.layers) and (text := network_missing_bound(report)):
+    texts = map(problem, report.layers)
+    found = [
+        GateProblem(gate, layer.name, text, row)
+        for row, (layer, text) in enumerate(zip(report.layers, texts, strict=True))
+        if text
+    ]
+    if not _is_explained(report) and (text := network_missing_bound(report)):
         found.append(GateProblem(gate, NETWORK, text))
     return found
+
+
+def _is_explained(report: AuditReport) -> bool:
+    """Whether rows say why the network has no bound: one without a status of ``finite`` where it has none, else an estimate."""
+    if report.network.status != "finite":
+        return any(layer.status != "finite" for layer in report.layers)
+    return any(missing_bound(report, layer) for layer in report.layers)
 
 
 def _estimate(report: AuditReport) -> str:

@@ -15,22 +15,17 @@ from dataclasses import MISSING, asdict, fields, is_dataclass
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from lipaudit.errors import UsageError
+from lipaudit.report.contradictions import contradiction
 from lipaudit.report.record import AuditReport
 from lipaudit.report.schema import SCHEMA_ID, SCHEMA_VERSION
 
 T = TypeVar("T")
 
-_BOUNDS = ("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound", "tightness")
-_ESTIMATES = ("estimate", "log10_estimate", "pixel_estimate", "pixel_log10_estimate")
-_SAID = {"upper_bound", "log10_upper_bound", "estimate", "log10_estimate"}  # one of them says how large
-_FIGURES = (*_BOUNDS, *_ESTIMATES, "log10_lower_bound")
-
 
 def to_dict(report: AuditReport) -> dict[str, Any]:
     """The report as plain dictionaries and lists, in the order of the document.
 
-    Raises ValueError where the record contradicts itself: a figure without the status ``finite``, or ``finite`` without
-    a figure.
+    Raises ValueError where the record contradicts itself (:mod:`lipaudit.report.contradictions`).
     """
     body = _plain(asdict(report))
     del body["tool_version"]
@@ -44,7 +39,7 @@ def to_dict(report: AuditReport) -> dict[str, Any]:
         "environment": _sorted(body.pop("environment")),
         **body,
     }
-    problem = _contradiction(document)
+    problem = contradiction(document)
     if problem:
         raise ValueError(f"the report contradicts itself: {problem}")
     return document
@@ -97,13 +92,26 @@ def _parsed(text: str | bytes) -> Any:
 
 def _report(document: Any) -> AuditReport:
     _check_identity(document)
-    problem = _contradiction(document)
+    problem = contradiction(document)
     if problem:
         raise UsageError(f"the report contradicts itself: {problem}; write it again with this version of lipaudit")
     return decoded(AuditReport, {**document, "tool_version": document["tool"].get("version")}, "report")
 
 
+# what else lipaudit writes as JSON, by its kind
+_OTHERS = {
+    "comparison": "a comparison of methods, no report of an audit: read it with Comparison.from_json",
+    "diff": "a diff of two reports, no report of an audit: read it with ReportDiff.from_json",
+    "fleet": "the first line of a fleet's record, no report of an audit: `lipaudit export` and `lipaudit diff` read the whole record",
+    "fleet summary": "the summary of a fleet, which has no reports: use the record of the fleet (-o FILE.jsonl)",
+}
+
+
 def _check_identity(document: Any) -> None:
+    if isinstance(document, dict) and document.get("$id") == SCHEMA_ID:
+        raise UsageError(
+            "this JSON is the schema of reports, no report: use a file written by `lipaudit --format json`"
+        )
     if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
         raise UsageError(
             "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"
@@ -111,12 +119,9 @@ def _check_identity(document: Any) -> None:
     tool = document.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "lipaudit":
         raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
-    if document.get("kind") == "comparison":
-        raise UsageError(
-            "this JSON is a comparison of methods, no report of an audit: read it with Comparison.from_json"
-        )
-    if document.get("kind") == "diff":
-        raise UsageError("this JSON is a diff of two reports, no report of an audit: read it with ReportDiff.from_json")
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in _OTHERS:
+        raise UsageError(f"this JSON is {_OTHERS[kind]}")
     version = document["schema_version"]
     major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
     if major != supported:
@@ -124,44 +129,6 @@ def _check_identity(document: Any) -> None:
             f"the report has schema version {version}, this lipaudit reads {supported}.x; "
             "install the lipaudit that wrote it or a newer one"
         )
-
-
-def _contradiction(document: dict[str, Any]) -> str:
-    """What is wrong between the statuses and the figures of the document; empty where nothing is."""
-    settings = document.get("settings")
-    structure = isinstance(settings, dict) and settings.get("structure") is True
-    network, layers = document.get("network"), document.get("layers")
-    places: list[tuple[str, Any]] = [("network", network)]
-    if isinstance(network, dict) and isinstance(network.get("outputs"), list):
-        places += [(f"network.outputs[{i}]", output) for i, output in enumerate(network["outputs"])]
-    if isinstance(network, dict) and isinstance(network.get("other_domains"), list):
-        places += [(f"network.other_domains[{i}]", other) for i, other in enumerate(network["other_domains"])]
-    if isinstance(layers, list):
-        places += [(f"layers[{i}]", layer) for i, layer in enumerate(layers)]
-    for place, entry in places:
-        if not isinstance(entry, dict):
-            continue  # the decoder names it with the type that it should have
-        status = entry.get("status")
-        if status not in ("finite", "unbounded", "unsupported"):
-            return f"{place}.status is {status!r}"
-        bounds = [key for key in _BOUNDS if entry.get(key) is not None]
-        estimates = [key for key in _ESTIMATES if entry.get(key) is not None]
-        if bounds and estimates:
-            return f"{place} has both a {bounds[0]} and a {estimates[0]}"
-        if bounds and entry.get("rigor") == "estimate":
-            return f"{place} is an estimate but has a {bounds[0]}"
-        if estimates and entry.get("rigor", "estimate") not in ("estimate", None):
-            return f"{place} is {entry['rigor']} but has a {estimates[0]}"
-        if status == "finite" and not structure and not _SAID.intersection((*bounds, *estimates)):
-            return f"{place} is finite but has no upper bound and no estimate"
-        # a network without a finite upper bound may still have a lower bound: the largest Jacobian norm found
-        figures = _FIGURES if place == "network" else (*_FIGURES, "lower_bound")
-        stated = [key for key in figures if entry.get(key) is not None]
-        if structure and stated:
-            return f"{place} has a {stated[0]} in a report without figures"
-        if status != "finite" and stated:
-            return f"{place} is {status} but has a {stated[0]}"
-    return ""
 
 
 def _plain(value: Any) -> Any:

@@ -105,7 +105,7 @@ class NetworkRecord:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """Which model this is. ``state_dict_sha256`` is None where no weights were read."""
+    """Which model this is. ``state_dict_sha256`` is None in a report of the structure alone."""
 
     spec: str
     source: str
@@ -126,7 +126,7 @@ class SettingsRecord:
     ``around`` (None for a tensor given in Python) and ``radius`` are those of the domain ``ball``, as the user gave them;
     ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``.
 
-    ``structure`` marks a report without figures: weights were not read, and ``status`` is the answer.
+    ``structure`` marks a report without figures: no norms were computed, and ``status`` is the answer.
 
     ``method`` is how the norms of weights were found: ``gram``, or a published method with the ``iterations`` (or samples) that it
     took, None where it has none.

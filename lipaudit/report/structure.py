@@ -1,4 +1,4 @@
-"""The report of a network's structure: every status, and no figure, because no weight was read."""
+"""The report of a network's structure: every status, and no figure, because no norm was computed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, Out
 
 T = TypeVar("T", NetworkRecord, DomainRecord)
 
-NOTE = (
-    "The structure was audited: no weights were read and no norms computed. The statuses are those of the architecture, for "
-    "weights that are finite and divisors that are not zero; there are no figures."
+_NOTE = (
+    "The structure was audited: {weights}, and no norms were computed. The statuses are those of the architecture, for weights that "
+    "are finite and divisors that are not zero; there are no figures."
 )
+
+
+def note(loaded: bool) -> str:
+    """What the report is; ``loaded`` says whether the model came with its weights, as a file does.
+
+    >>> note(loaded=False)[:51], note(loaded=True)[:44]
+    ('The structure was audited: no weights were read, an', 'The structure was audited: the weights came ')
+    """
+    weights = "the weights came with the model but are in no figure" if loaded else "no weights were read"
+    return _NOTE.format(weights=weights)
 
 
 def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord, ...]:

@@ -91,7 +91,7 @@ def headline(report: AuditReport) -> str:
         return "The output does not depend on the input: the bound is 0."
     if network.rigor == "estimate":
         return (
-            "The largest change of the output for a change of the input by 1 (l2) is estimated to be "
+            f"The largest change of the output for a change of the input by 1 ({_unit(report)}) is estimated to be "
             f"{_said(network)}, over {where}: an estimate by {printable(report.settings.method)}, not a bound"
             + (
                 f", and too small: a stretching by {lower_text(network.lower_bound or 0.0)} was found."
@@ -99,7 +99,14 @@ def headline(report: AuditReport) -> str:
                 else "."
             )
         )
-    return f"A change of the input by 1 (l2) can change the output by {_said(network)}, over {where}."
+    return f"A change of the input by 1 ({_unit(report)}) can change the output by {_said(network)}, over {where}."
+
+
+def _unit(report: AuditReport) -> str:
+    """In what a change of the input counts: where the domain is one of pixels, they are normalised before the network reads them."""
+    pixels = report.network.domain == "pixels" or report.settings.radius_in == "pixels"
+    normalised = report.model.preprocessing is not None and not pixels_are_the_input(report)
+    return "l2, after normalisation" if pixels and normalised else "l2"
 
 
 def _counts(report: AuditReport) -> list[str]:
@@ -121,7 +128,7 @@ def _result(report: AuditReport) -> Iterable[str]:
         reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
         if reciprocal:
             yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
-        if pixel := _in_pixels(report, network):
+        if pixel := in_pixels(report, network):
             yield f"Measured in pixels in [0, 1], before the model's own normalisation: {pixel}."
     for other in network.other_domains:
         yield printable(_elsewhere(report, other))
@@ -136,7 +143,7 @@ def _result(report: AuditReport) -> Iterable[str]:
             yield printable(f"Output {output.name}: {said}.")
 
 
-def _in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str:
+def in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str:
     """The figure with respect to pixels; empty where there is none or pixels are the network's input."""
     if pixels_are_the_input(report):
         return ""
@@ -154,7 +161,7 @@ def _elsewhere(report: AuditReport, other: DomainRecord) -> str:
     said = _said(other)
     if not said:
         return f"{start}: finite."
-    pixel = _in_pixels(report, other)
+    pixel = in_pixels(report, other)
     return f"{start}: {said}" + (f"; measured in pixels in [0, 1] {pixel}." if pixel else ".")
 
 

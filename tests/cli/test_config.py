@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_repository_ends_the_search(tmp_path: Path, kind: str) -> None:
 
 def test_every_key(tmp_path: Path) -> None:
     keys = "max-log10-bound = -1\nmax-layer = 0.5\nno-unbounded = false\nstrict = true\ndomain = 'pixels'\ntol = 1e-4\n"
+    keys += "mean = [0.5, -1]\nstd = 2\n"
     table(tmp_path, f"[tool.lipaudit]\n{keys}")
     found = find_config(tmp_path)
     assert found is not None
@@ -54,6 +56,8 @@ def test_every_key(tmp_path: Path) -> None:
         "strict": True,
         "domain": "pixels",
         "tol": 1e-4,
+        "mean": "0.5,-1.0",
+        "std": "2.0",
     }
 
 
@@ -74,6 +78,11 @@ def test_every_key(tmp_path: Path) -> None:
         ("[tool.lipaudit]\nno-unbounded = 'yes'\n", "should be true or false, not 'yes'"),
         ("[tool.lipaudit]\ndomain = 'ball'\n", 'should be "global" or "pixels", not \'ball\''),
         ("[tool.lipaudit]\ndomain = ['pixels']\n", 'should be "global" or "pixels", not [\'pixels\']'),
+        ("[tool.lipaudit]\nmean = [0.5, true]\n", "mean in [tool.lipaudit] should be a finite number or a list"),
+        ("[tool.lipaudit]\nmean = []\nstd = 1\n", "mean in [tool.lipaudit] should be a finite number or a list"),
+        ("[tool.lipaudit]\nmean = '0.5'\n", "mean in [tool.lipaudit] should be a finite number or a list"),
+        ("[tool.lipaudit]\nstd = [1, 0]\n", "std in [tool.lipaudit] should be a finite number other than 0"),
+        ("[tool.lipaudit]\nmean = 0.5\n", "mean and std in [tool.lipaudit] belong together: give both"),
         ("[tool]\nlipaudit = 3\n", "tool.lipaudit should be a table"),
         ("[tool.lipaudit\n", "is no TOML: "),
     ],
@@ -99,10 +108,32 @@ def test_a_huge_integer_is_no_finite_number(tmp_path: Path) -> None:
         find_config(tmp_path)
 
 
-def test_other_files_of_that_name_are_no_matter(tmp_path: Path) -> None:
+def test_a_file_without_tools_is_no_matter(tmp_path: Path) -> None:
     table(tmp_path, "tool = 3\n")
     (tmp_path / ".git").mkdir()
     assert find_config(tmp_path) is None
-    (tmp_path / "pyproject.toml").unlink()
-    (tmp_path / "pyproject.toml").mkdir()
-    assert find_config(tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link", "circle", "pipe", "link to a folder"])
+def test_what_is_no_file_is_an_error_and_not_the_absence_of_gates(tmp_path: Path, kind: str) -> None:
+    file, inner = tmp_path / "pyproject.toml", tmp_path / "inner"
+    inner.mkdir()
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to({"dangling link": "none", "circle": "pyproject.toml", "link to a folder": "inner"}[kind])
+    for folder in (tmp_path, inner):
+        with pytest.raises(UsageError) as caught:
+            find_config(folder)
+        assert str(caught.value).startswith(f"{file} is no file (")
+        assert "--no-config" in str(caught.value)
+
+
+def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
+    table(tmp_path / "shared", "[tool.lipaudit]\nstrict = true\n")
+    (tmp_path / "pyproject.toml").symlink_to("shared/pyproject.toml")
+    found = find_config(tmp_path)
+    assert found is not None
+    assert found.values == {"strict": True}

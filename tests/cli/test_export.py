@@ -88,8 +88,12 @@ def test_a_card_is_updated_in_place(capsys: pytest.CaptureFixture[str], folder: 
     assert ModelCard.load(card).data.model_name == "net"
 
 
-def test_a_card_that_is_not_there_is_created(folder: Path) -> None:
+def test_a_card_that_is_not_there_is_created_and_said_to_be(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert main(["export", "one.json", "--to", "huggingface", "--card", "new.md"]) == 0
+    said = "lipaudit: report written to new.md; there was no card of this name, so that a new one was made\n"
+    assert capsys.readouterr() == ("", said)
+    assert main(["export", "one.json", "--to", "huggingface", "--card", "new.md"]) == 0
+    assert capsys.readouterr() == ("", "lipaudit: report written to new.md\n")
     assert (folder / "new.md").read_text(encoding="utf-8") == update_card("", fakes.report())
 
 
@@ -104,7 +108,10 @@ def test_a_card_that_is_not_there_is_created(folder: Path) -> None:
         (["\0", "--to", "junit"], "cannot read the report"),
         (["card.md", "--to", "junit"], "card.md: this is not JSON, so it is no lipaudit report"),
         (["schema.json", "--to", "junit"], "schema.json: this JSON is no lipaudit report"),
-        (["two.json", "--to", "huggingface"], "huggingface describes one model, and there are 2 reports"),
+        (
+            ["two.json", "--to", "huggingface"],
+            "huggingface describes one model, and there are 2: pick one by --model SPEC",
+        ),
         (["two.json", "--to", "huggingface", "--card", "c.md"], "huggingface describes one model, and there are 2"),
         (["one.json", "--to", "junit", "--card", "c.md"], "--card is for --to huggingface, not for junit"),
         (["one.json", "--to", "sarif", "--model-index", "a"], "--model-index is for --to huggingface"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import types
@@ -14,6 +15,7 @@ import pytest
 import lipaudit
 from lipaudit.cli import main
 from lipaudit.report.record import AuditReport
+from tests.export.reports import structure
 from tests.report import fakes
 
 REPORTS = {
@@ -123,6 +125,25 @@ def test_domain_and_tolerance_of_the_project(calls: list[dict[str, Any]], capsys
     assert [(call["domain"], call["tol"]) for call in calls] == [("pixels", 1e-4), ("global", 0.1), ("global", 1e-3)]
 
 
+def test_the_normalisation_of_the_project(calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    file = project("mean = [0.5, 0.25, 0]\nstd = 2")
+    assert main(["net"]) == 0
+    assert (calls[-1]["mean"], calls[-1]["std"]) == ((0.5, 0.25, 0.0), (2.0,))
+    assert f"mean 0.5,0.25,0.0, std 2.0 from [tool.lipaudit] in {file}" in capsys.readouterr().err
+    assert main(["net", "--mean", "0", "--std", "1"]) == 0
+    assert (calls[-1]["mean"], calls[-1]["std"]) == ((0.0,), (1.0,))
+    assert capsys.readouterr().err == ""
+    ball = ["net", "--domain", "ball", "--radius", "1", "--around"]
+    assert main([*ball, "cat.png"]) == 0
+    assert calls[-1]["std"] == (2.0,)
+    capsys.readouterr()
+    assert main([*ball, "cat.npy"]) == 0
+    assert (calls[-1]["mean"], calls[-1]["std"]) == (None, None)
+    assert capsys.readouterr().err == ""
+    assert main([*ball, "cat.npy", "--mean", "0", "--std", "1"]) == 2
+    assert "--mean and --std are for pixels, and a ball around a tensor lies in" in capsys.readouterr().err
+
+
 def test_the_project_is_looked_for_above(monkeypatch: pytest.MonkeyPatch) -> None:
     project("max-layer = 4")
     (Path.cwd() / "deep" / "er").mkdir(parents=True)
@@ -153,11 +174,58 @@ def test_a_structure_has_nothing_to_judge(capsys: pytest.CaptureFixture[str], ca
     )
     assert main(["net", "--structure", "--max-log10-bound", "4"]) == 2
     assert "and --max-log10-bound needs one: leave out" in capsys.readouterr().err
-    file = project("max-layer = 4")
-    assert main(["net", "--structure", "--quiet"]) == 2
-    assert f"and max-layer 4.0 in {file} needs one: add --no-config" in capsys.readouterr().err
     assert calls == []
-    assert main(["net", "--structure", "--no-unbounded", "--no-config"]) == 0
+    assert main(["net", "--structure", "--no-unbounded"]) == 0
+
+
+def test_gates_of_the_project_that_need_figures_do_not_apply_to_a_structure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project("max-layer = 4\nmax-log10-bound = 1\nno-unbounded = true")
+    monkeypatch.setitem(REPORTS, "bare", structure())
+    assert main(["bare", "--structure"]) == 0
+    said = (
+        f"max-log10-bound 1.0 in {file} and max-layer 4.0 in {file}: not judged, for the structure alone has no figures"
+    )
+    assert said in capsys.readouterr().err
+    assert main(["bare", "--structure", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["bare", "--structure", "--max-layer", "3"]) == 2
+    assert main(["gap", "--structure"]) == 1
+    assert "without a finite bound" in capsys.readouterr().err
+    Path("bare.json").write_text(structure().to_json(), encoding="utf-8")
+    assert main(["export", "bare.json", "--to", "junit"]) == 0
+    out, err = capsys.readouterr()
+    assert "<failure" not in out
+    assert said in err
+    assert main(["export", "bare.json", "--to", "junit", "--max-layer", "3"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "start"),
+    [
+        (["-o", "a.json"], "{"),
+        (["-o", "a.MD"], "## Lipschitz audit"),
+        (["-o", "a.tsv"], "model\tname\t"),
+        (["-o", "a.txt"], "net (torchvision"),
+        (["-o", "a"], "net (torchvision"),
+        (["-o", "a.json", "--format", "tsv"], "model\tname\t"),
+        (["-o", "a.json", "--format", "table"], "net (torchvision"),
+    ],
+)
+def test_a_file_has_the_format_of_its_name_unless_another_is_asked_for(args: list[str], start: str) -> None:
+    assert main(["net", "--quiet", *args]) == 0
+    assert Path(args[1]).read_text(encoding="utf-8").startswith(start)
+
+
+def test_a_summary_and_a_diff_have_the_format_of_their_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.json").write_text(fakes.report().to_json(), encoding="utf-8")
+    assert main(["diff", "net.json", "net.json", "-o", "d.json"]) == 0
+    assert json.loads(Path("d.json").read_text(encoding="utf-8"))["kind"] == "diff"
+    assert main(["diff", "net.json", "net.json", "-o", "d.md", "--format", "table"]) == 0
+    assert Path("d.md").read_text(encoding="utf-8").startswith("Before ")
+    assert main(["net", "-o", "-", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("net (torchvision")
 
 
 def test_a_deleted_working_directory_has_no_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -56,7 +56,12 @@ def test_only_our_key_is_replaced() -> None:
         ("---\nlicense: mit\n---", "---\nlicense: mit\nlipaudit: 1\n---"),
         ("\ufeff---\nlicense: mit\n---\n", "\ufeff---\nlicense: mit\nlipaudit: 1\n---\n"),
         ("\ufeff# Title\n", "\ufeff---\nlipaudit: 1\n---\n\n# Title\n"),
-        ("\n\n---\nlicense: mit\n--- \nx", "\n\n---\nlicense: mit\nlipaudit: 1\n--- \nx"),
+        ("\n\n---\nlicense: mit\n---\nx", "\n\n---\nlicense: mit\nlipaudit: 1\n---\nx"),
+        ("---\nlipaudit: 2\n# a\n  # b\n\n # c\nz: 1\n---\n", "---\nlipaudit: 1\n# a\n  # b\n\n # c\nz: 1\n---\n"),
+        ("---\nlipaudit:\n  a: 1 # in\n  # b\n# c\n---\n", "---\nlipaudit: 1\n  # b\n# c\n---\n"),
+        ("---\nlipaudit: |\n  # text\n# a\nz: 1\n---\n", "---\nlipaudit: 1\n# a\nz: 1\n---\n"),
+        ("---\nlipaudit:\n- a:\n  - 'b'\n  # c\n---\n", "---\nlipaudit: 1\n  # c\n---\n"),
+        ("---\nb: &b 3\nlipaudit: *b\n# a\n---\n", "---\nb: &b 3\nlipaudit: 1\n# a\n---\n"),
         ("---\r\nlicense: mit\r\n---\r\nx\n", "---\r\nlicense: mit\r\nlipaudit: 1\r\n---\r\nx\n"),
         ("---\n# only a comment\n---\n", "---\n# only a comment\nlipaudit: 1\n---\n"),
         ("---\nlipaudit:\nlicense: mit\n---\n", "---\nlipaudit: 1\nlicense: mit\n---\n"),
@@ -79,8 +84,16 @@ def test_cards_of_every_shape(text: str, expected: str) -> None:
         ("---\na: [\n---\n", "no valid YAML"),
         ("---\na: \x01\n---\n", "no valid YAML"),
         ("---\nlipaudit: 1\nlipaudit: 2\n---\n", "has the key lipaudit 2 times"),
-        ("---\na: |+\n  text\n\n---\n", "cannot be set without a change of other metadata"),
-        ("---\nlipaudit: &x 1\nb: *x\n---\n", "no valid YAML"),
+        ("---\na: |+\n  text\n\n---\n", "with the key lipaudit set, another key of its metadata would change"),
+        ("---\nlipaudit: &x 1\nb: *x\n---\n", "with the key lipaudit set, its metadata would be no valid YAML"),
+        ("---\n  a: 1\n---\n", "with the key lipaudit set, its metadata would be no valid YAML"),
+        ("---\na: 1\n...\n---\n", "with the key lipaudit set, its metadata would be no valid YAML"),
+        ("--- \nlicense: mit\n---\n", "blanks behind the opening line --- of its metadata"),
+        ("\ufeff\n---\t\r\nlicense: mit\r\n---  \r\n", "blanks behind the opening line --- of its metadata"),
+        ("---\nlicense: mit\n---  \n# Title\n", "blanks behind the closing line --- of its metadata"),
+        ("---\nlicense: mit\n--- ", "blanks behind the closing line --- of its metadata"),
+        ("---\rlicense: mit\r---\rbody\r", "its lines end in CR alone"),
+        ("# Title\rbody", "its lines end in CR alone"),
     ],
 )
 def test_metadata_that_cannot_be_edited_is_refused(text: str, message: str) -> None:
@@ -146,13 +159,85 @@ def test_markers_in_code_are_text(body: str) -> None:
         (f"{END}\n{BEGIN}\n", "must have one line"),
         (f"{BEGIN}\n{BEGIN}\n{END}\n", "must have one line"),
         (f"{BEGIN}\n{END}\n{BEGIN}\n{END}\n", "must have one line"),
-        ("```python\nx = 1\n", "never closed (```)"),
-        ("~~~~\n~~~\n", "never closed (~~~~)"),
+        (
+            "```python\nx = 1\n",
+            "cannot edit this card in place: as far as lipaudit can see, the line '```python' opens a block that is never closed",
+        ),
+        ("- ```\n  x\n\nfoo\n\n```\n", "the line '```' opens"),
+        ("<!--\nno end\n", "the line '<!--' opens"),
+        ("text\n<pre>\n", "the line '<pre>' opens"),
+        ("~~~~\n~~~\n", "the line '~~~~' opens"),
     ],
 )
 def test_markers_that_do_not_pair_up_are_refused(body: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         section_set(body)
+
+
+UNPAIRED = [
+    "# x\n- a\n\n- ```sh\n  pip install x\n  ```\n\nMore\n",
+    "1. do\n   ```\n   x\n   ```\n",
+    "10) ~~~\n    x\n    ~~~\n",
+    "> ```\n> x\n> ```\n",
+    "> - ```\n>   x\n>   ```\n",
+    "- ```\n  never closed, but the item ends\n",
+    "> ```\nthe quotation ends\n",
+    "<!--\n```\n-->\n# hi\n",
+    "<pre>\n```\n</pre>\n# hi\n",
+    "<!-- one line --> ```\n",
+    "<script>~~~</script>\n",
+    "``` not a ` fence\n",
+]
+
+
+@pytest.mark.parametrize("body", UNPAIRED)
+def test_fences_without_a_partner_at_the_margin_hide_nothing(body: str) -> None:
+    card = f"---\na: 1\n---\n{body}"
+    once = section_set(card, "A new section")
+    assert once == f"{card}\n{BEGIN}\nA new section\n{END}\n"
+    assert section_set(once, "Another") == once.replace("A new section", "Another")
+    again = f"{once}\n{body}"  # a block behind the markers, too
+    assert section_set(again, "Another") == again.replace("A new section", "Another")
+    assert "A new section" in paragraphs(once)
+
+
+def paragraphs(card: str) -> list[str]:
+    """The paragraphs of a card's body at its margin, as another parser of Markdown sees them."""
+    tokens = MarkdownIt("commonmark").parse(card.split("---\n", 2)[2])
+    return [token.content for token in tokens if token.type == "inline" and token.level == 1]
+
+
+BLOCKS = st.sampled_from(
+    [
+        "",
+        "",
+        "text",
+        "```",
+        "~~~",
+        "- ```",
+        "  ```",
+        "- item",
+        "> ```",
+        "> ~~~",
+        "> x",
+        "<!--",
+        "-->",
+        "<pre>",
+        "</pre>",
+        "1. ~~~",
+        "   ~~~",
+    ]
+)
+
+
+@given(st.lists(BLOCKS, max_size=10))
+def test_a_section_is_never_part_of_a_block(lines: list[str]) -> None:
+    body = "".join(f"{line}\n" for line in lines)
+    try:
+        found = section_set(f"---\na: 1\n---\n{body}", "A new section")
+    except UsageError:  # a block that is never closed
+        return
+    assert "A new section" in paragraphs(found)
 
 
 LINES = st.sampled_from(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -104,9 +105,9 @@ def figure(report: AuditReport) -> str:
 
 
 def test_the_large_figure_is_the_bound_rounded_up() -> None:
-    report = fakes.report(upper_bound=4.51441, log10_upper_bound=0.654602)
+    report = fakes.report(upper_bound=4.51441, log10_upper_bound=math.log10(4.51441))
     assert figure(report) == "≤ 4.515"
-    assert log10_upper_text(0.654602) in texts(parsed(render(report)), ".//dd")[0]
+    assert log10_upper_text(math.log10(4.51441)) in texts(parsed(render(report)), ".//dd")[0]
     assert figure(fakes.report(upper_bound=None, log10_upper_bound=412.305)) == "≤ 10^412.31"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from junitparser import Failure, JUnitXml, Skipped, TestCase
@@ -90,8 +91,33 @@ def test_the_reason_and_the_result_are_said() -> None:
     assert str(result.get("value")).startswith("NOT AVAILABLE: ")
 
 
+def test_the_figure_in_pixels_is_a_property_where_it_is_another_one() -> None:
+    def properties(report: AuditReport) -> dict[str, str]:
+        return {
+            entry.get("name", ""): entry.get("value", "")
+            for entry in ElementTree.fromstring(render([report], Gates())).iter("property")
+        }
+
+    network = replace(fakes.on_pixels().network, pixel_upper_bound=7.00001, pixel_log10_upper_bound=0.8451)
+    report = replace(fakes.on_pixels(), network=network)
+    report = replace(report, model=replace(report.model, preprocessing={"mean": (0.5,), "std": (0.5,)}))
+    found = properties(report)
+    assert found["result in pixels"].startswith("at most 7.001 (10^0.8451)")
+    assert found["result in pixels"].endswith(", measured in pixels in [0, 1], before the model's own normalisation")
+    assert "l2, after normalisation" in found["result"]
+    same = replace(report, model=replace(report.model, preprocessing={"mean": (0.5,), "std": (1.0,)}))
+    assert list(properties(same)) == ["result"]
+
+
 def test_characters_that_xml_forbids_are_escaped() -> None:
     text = render([hostile()], Gates(max_layer=1.0, no_unbounded=True))
     ((name, cases),) = read(text).items()
     assert name.startswith("a<b>|\"'&`]]>-->\\x00\\x1b[2J\\r\\n\\u2028\\ufffe\\udc80")
     assert len({case.name for case in cases}) == 1 + len(hostile().layers)
+
+
+def test_rows_of_one_name_are_judged_each() -> None:
+    rows = (fakes.layer("same", 5.0), fakes.layer("same", 1.0), fakes.layer("", 1.0))
+    ((_, cases),) = read(render([fakes.report(rows)], Gates(max_layer=4.0))).items()
+    limited = [case for case in cases if str(case.classname).endswith("max-layer")]
+    assert [len(case.result) for case in limited] == [1, 0, 0]

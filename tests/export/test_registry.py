@@ -28,7 +28,7 @@ def test_several_reports_where_the_format_takes_them(name: str) -> None:
         text = export_reports([fakes.report(), fakes.estimate()], name)
         assert text.count("resnet50") > export_reports([fakes.report()], name).count("resnet50") > 0 or name == "sarif"
     else:
-        with pytest.raises(UsageError, match=f"{name} describes one model, and there are 2 reports"):
+        with pytest.raises(UsageError, match=f"{name} describes one model, and there are 2: pick one by --model SPEC"):
             export_reports([fakes.report(), fakes.report()], name)
 
 

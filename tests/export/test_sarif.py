@@ -19,6 +19,10 @@ from tests.report import fakes
 
 NONE, ALL = Gates(), Gates(12.0, 4.0, True, True)
 ESTIMATES = sum(row.rigor == "estimate" for row in fakes.estimate().layers)
+# every row has a figure, and the network none
+BESIDE_ESTIMATES = replace(
+    fakes.report(fakes.estimate().layers, status="unsupported"), settings=fakes.estimate().settings
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +71,12 @@ def test_the_schema_can_fail(schema: jsonschema.Draft4Validator) -> None:
         (fakes.report(), Gates(max_log10_bound=21.0), {("network-bound", "error"): 1}),
         (fakes.report(), Gates(max_layer=4.6), {("layer-bound", "error"): 4}),
         (fakes.unsupported(), NONE, {("unbounded", "warning"): 2, ("unsupported", "warning"): 1}),
-        (fakes.unsupported(), Gates(no_unbounded=True), {("unbounded", "error"): 2, ("unsupported", "error"): 1}),
-        (fakes.unsupported(), Gates(strict=True), {("unbounded", "error"): 2, ("unsupported", "error"): 1}),
+        (fakes.unsupported(), Gates(no_unbounded=True), {("unbounded", "error"): 2, ("unsupported", "error"): 2}),
+        (fakes.unsupported(), Gates(strict=True), {("unbounded", "error"): 2, ("unsupported", "error"): 2}),
         (fakes.unsupported(), Gates(max_layer=9.0), {("unbounded", "error"): 2, ("unsupported", "error"): 1}),
+        (BESIDE_ESTIMATES, NONE, {("estimate", "warning"): ESTIMATES, ("unsupported", "warning"): 1}),
+        (BESIDE_ESTIMATES, Gates(no_unbounded=True), {("estimate", "error"): ESTIMATES, ("unsupported", "error"): 1}),
+        (BESIDE_ESTIMATES, Gates(strict=True), {("estimate", "error"): ESTIMATES, ("unsupported", "error"): 1}),
         (fakes.estimate(), NONE, {("estimate", "warning"): ESTIMATES}),
         (fakes.estimate(), Gates(max_layer=1e9), {("estimate", "error"): ESTIMATES}),
         (replace(fakes.estimate(), layers=()), NONE, {("estimate", "warning"): 1}),
@@ -122,3 +129,46 @@ def test_fingerprints_are_stable_and_apart() -> None:
 def test_hostile_names_come_back() -> None:
     found = results(hostile(), NONE)
     assert HOSTILE.replace("\udc80", "\\udc80") in found[0]["message"]["text"]
+
+
+@pytest.mark.parametrize("name", ["same", ""])
+def test_rows_of_one_name_are_a_finding_each(name: str) -> None:
+    rows = (
+        fakes.layer(name, 5.0),
+        fakes.layer(name, 6.0, "linear"),
+        fakes.missing(name, "unbounded", "mul", "a product"),
+    )
+    report = fakes.report((fakes.layer("other", 1.0), *rows), status="unbounded")
+    found = results(report, Gates(max_layer=4.0, no_unbounded=True))
+    spec = report.model.spec
+    assert [(result["ruleId"], result["message"]["text"]) for result in found] == [
+        ("layer-bound", f"{spec}: {name} (conv2d): the upper bound 5.0 is above 4.0"),
+        ("layer-bound", f"{spec}: {name} (linear): the upper bound 6.0 is above 4.0"),
+        ("unbounded", f"{spec}: {name} (mul): unbounded: a product; a gate needs a bound"),
+        ("unbounded", f"{spec}: the network is unbounded"),
+    ]
+    prints = [result["partialFingerprints"]["lipaudit/v1"] for result in found]
+    assert len(set(prints)) == len(prints)
+
+
+def test_the_network_is_one_finding_beside_a_row_without_a_name() -> None:
+    report = fakes.report((fakes.missing("", "unbounded", "mul", "a product"),), status="unbounded")
+    found = results(report, Gates(strict=True))
+    assert [result["ruleId"] for result in found] == ["unbounded", "unbounded"]
+    assert len({result["partialFingerprints"]["primaryLocationLineHash"] for result in found}) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "uri"),
+    [
+        ("a\ud800b.onnx", "a%5Cud800b.onnx"),
+        ("~nobody-of-this-name/a.onnx", "~nobody-of-this-name/a.onnx"),
+        ("a\x00b.onnx", "a%00b.onnx"),
+    ],
+)
+def test_every_name_has_an_address(spec: str, uri: str, schema: jsonschema.Draft4Validator) -> None:
+    model = replace(fakes.report().model, spec=spec, file_sha256="0" * 64)
+    text = render([replace(fakes.report(), model=model)], Gates(max_log10_bound=0.0))
+    schema.validate(json.loads(text))
+    (result,) = json.loads(text)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri

@@ -52,7 +52,9 @@ def test_a_fleet_has_one_summary_one_record_and_the_worst_exit_code(
         [str(broken), "failed"],
         ["tests.fleet.networks:killed", "failed"],
     ]
-    assert rows[-1] == "5 models: 3 with a finite bound, 2 failed."
+    assert rows[-1] == "5 models: 3 with a finite bound, 2 failed; 1 exceeds a gate."
+    column = rows[0].index("gates")
+    assert [line[column:].split("  ")[0] for line in rows[2:5]] == ["met", "max-log10-bound", "met"]
     assert f"lipaudit: gate exceeded: {SE}: the log10 upper bound" in err
     assert f"lipaudit: error: {broken} is not an ONNX file or is truncated" in err
     assert "lipaudit: 1 of 6 models are there before and are audited once" in err

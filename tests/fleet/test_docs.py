@@ -81,6 +81,7 @@ def test_the_command_for_a_cluster_is_understood(
 def test_the_page_names_options_and_keys_as_they_are(fleet: Fleet) -> None:
     known = {name for parameter in cli.commands["audit"].params for name in parameter.opts}
     theirs = {"--nthreads", "--memory-limit", "--lifetime"}  # of Dask
+    known |= {name for verb in ("export", "diff") for parameter in cli.commands[verb].params for name in parameter.opts}
     assert set(re.findall(r"--[a-z][a-z0-9-]+", PAGE)) - theirs <= known
     keys = [key for cell in re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE) for key in re.findall(r"`(\w+)`", cell)]
     entry = perform(Task("sample_models/digits_resnet.onnx", {}, {}))

@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lipaudit.fleet.entry import DONE, Entry
-from lipaudit.fleet.render import HEADINGS, render
+from lipaudit.fleet.render import GATES, HEADINGS, render
 from lipaudit.fleet.summary import Row, row_of
 from lipaudit.report.json import to_dict
 from lipaudit.report.record import AuditReport
@@ -80,8 +80,29 @@ def test_the_table_rounds_bounds_up_and_marks_estimates() -> None:
         "7 models: 3 with a finite bound, 1 with an estimate, which is no bound, 1 unbounded, 1 unsupported, 1 failed."
     )
     assert lines[-1] == "~ marks an estimate, which is no bound."
-    assert '\ngated {"domain": "pixels"}' in "\n".join(lines)
+    assert "\ngated --domain pixels  " in "\n".join(lines)
     assert all(line.isprintable() for line in lines)
+
+
+def test_gates_are_a_column_and_a_count_where_any_was_asked_for() -> None:
+    judged = [replace(ROWS[0], gates=["max-layer", "strict"]), replace(ROWS[1], gates=[]), ROWS[-1]]
+    head, *body = cells(render(judged, {}, "markdown"))
+    assert tuple(head) == (*HEADINGS[:-1], GATES, HEADINGS[-1])
+    assert [line[-2] for line in body] == ["max-layer, strict", "met", ""]
+    lines = render(judged, {}, "table", wide=False).splitlines()
+    assert max(map(len, lines)) <= 100
+    start = lines[0].index(GATES)
+    assert [line[start : start + 10].strip() for line in lines[2:5]] == ["2 exceeded", "met", ""]
+    assert lines[-1] == "3 models: 1 with a finite bound, 1 unbounded, 1 failed; 1 exceeds a gate."
+    assert render([judged[1]], {}, "table").splitlines()[-1] == "1 model: 1 unbounded; none exceeds a gate."
+    assert "gate" not in render(ROWS, {}, "table").replace("gated", "")
+    read = list(csv.DictReader(io.StringIO(render(judged, {}, "tsv")), delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert [line["gates"] for line in read] == ["max-layer,strict", "met", ""]
+    assert [model["gates"] for model in json.loads(render(judged, {}, "json"))["models"]] == [
+        ["max-layer", "strict"],
+        [],
+        None,
+    ]
 
 
 def test_a_structure_has_no_figure_and_says_so() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lipaudit
 from lipaudit.errors import UsageError
 from lipaudit.report.diff import ReportDiff, diff_reports
-from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord
+from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, OutputRecord
 from tests.report import fakes
 
 EXPECTED = Path(__file__).parents[2] / "sample_models" / "expected"
@@ -335,3 +335,21 @@ def test_other_domains_of_fakes_are_records() -> None:
     gated = fakes.gated(other_domains=(DomainRecord("pixels", "unbounded"),))
     (other,) = diff_reports(fakes.gated(), gated).other_domains
     assert other.move.verdict == "lost"
+
+
+def test_other_outputs_are_said() -> None:
+    def of(*names: str) -> AuditReport:
+        return fakes.report(outputs=tuple(OutputRecord(name, "finite", 2.0, None) for name in names))
+
+    def said(before: AuditReport, after: AuditReport) -> list[str]:
+        return [note for note in diff_reports(before, after).notes if "outputs" in note]
+
+    assert said(of("a", "b"), of("a", "b")) == said(of(), of("a")) == said(of("a"), of()) == []
+    assert said(of("a", "b\x1b"), of("a")) == [
+        "Other outputs: 2 outputs (a, b\\x1b) before, 1 output (a) after. The network's figure is of all outputs together, so that "
+        "the two are not of the same thing."
+    ]
+    assert said(of("logits"), of("output")) == [
+        "Other outputs: 1 output (logits) before, 1 output (output) after. If only the names differ, the network's figures are of "
+        "the same thing."
+    ]

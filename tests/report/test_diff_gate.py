@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -129,3 +130,30 @@ def test_an_unbounded_row_on_both_sides_fails_the_gate_on_layers(status: str) ->
         layer_growth_problem(diff_reports(report, report), 2.0)
         == f"a: bound is {status} after, and a gate needs a number"
     )
+
+
+TINY = 2e-323  # what the bound of a constant below the range of floats is rounded up to
+
+
+def underflowed(log10: float) -> AuditReport:
+    row = fakes.layer("a", upper_bound=TINY, log10_upper_bound=log10, lower_bound=0.0, log10_lower_bound=log10 - 1e-4)
+    return fakes.report((row,), upper_bound=TINY, log10_upper_bound=log10)
+
+
+@pytest.mark.parametrize(("log10", "factor"), [(-348.0, "10\\^12.0|1e\\+12|1000000000000.0"), (-359.5, "3.1622")])
+def test_bounds_below_floats_are_judged_by_their_logarithms(log10: float, factor: str) -> None:
+    before, after = underflowed(-360.0), underflowed(log10)
+    found = diff_reports(before, after)
+    assert re.search(f"grown by a factor of ({factor})", growth_problem(found, 2.0))
+    assert "a: bound has grown" in layer_growth_problem(found, 2.0)
+    assert found.layers[0].move is not None
+    assert found.layers[0].move.verdict == "grew"
+    back = diff_reports(after, before)
+    assert growth_problem(back, 1.0) == layer_growth_problem(back, 1.0) == ""
+    assert growth_problem(diff_reports(before, before), 1.0) == ""
+
+
+def test_growth_out_of_the_range_below_floats_is_seen() -> None:
+    assert "has grown" in growth_problem(diff_reports(underflowed(-360.0), bounded(1.0)), 1e300)
+    assert growth_problem(diff_reports(bounded(1.0), underflowed(-360.0)), 1.0) == ""
+    assert "was 0 before" in growth_problem(diff_reports(bounded(0.0), underflowed(-360.0)), 1e300)

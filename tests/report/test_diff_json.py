@@ -76,7 +76,7 @@ def changed(*path: str | int, value: Any) -> str:
         (changed("layers", 0, "match", value="guessed"), r"diff\.layers\[0\] does not fit its match 'guessed'"),
         (changed("layers", 0, "match", value="added"), r"does not fit its match 'added'"),
         (changed("layers", 0, "move", value=None), r"does not fit its match 'name'"),
-        (changed("layers", 0, "before", "status", value="fine"), "status 'fine'"),
+        (changed("layers", 0, "before", "status", value="fine"), r"diff\.layers\[0\]\.before\.status is 'fine'"),
         (
             changed("layers", 0, "after", "upper_bound", value="4"),
             r"diff\.layers\[0\]\.after\.upper_bound should be a number",

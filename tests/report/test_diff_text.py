@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -40,10 +43,10 @@ def moved() -> ReportDiff:
 def test_only_what_moved_is_listed_unless_everything_is_asked_for() -> None:
     shown = text.table(moved())
     assert [row[0] for row in rows(shown)] == ["l0", "l1"]
-    assert "1 row did not move and is not listed; --all lists it." in words(shown)
+    assert "1 row has the same figures; --all lists it." in words(shown)
     everything = text.table(moved(), everything=True)
     assert [row[0] for row in rows(everything)] == ["l0", "l1", "l2"]
-    assert "did not move" not in words(everything)
+    assert "lists it" not in words(everything)
 
 
 def test_bounds_are_rounded_outward_and_the_factor_to_the_nearest() -> None:
@@ -58,26 +61,100 @@ def test_the_result_says_what_moved_the_network_and_claims_no_more() -> None:
         "The upper bound of the network fell (factor 0.7524): at most 10.5 (10^1.022) before, at most 7.901 (10^0.8977) after"
         in shown
     )
-    assert "more is guaranteed" in shown
     assert (
-        "l1 (conv2d): factor 0.5; the network's figure times 0.5 l0 (conv2d): factor 1.505; the network's figure times 1.505"
-        in shown
+        "l1 (conv2d): factor 0.5, shrank; the network's figure times 0.5 l0 (conv2d): factor 1.505, grew; the network's figure "
+        "times 1.505 The other 1 row: the network's figure times 1 What" in shown
     )
     assert "all rows together make 0.7524, and the network's figure has the factor 0.7524" in shown
     assert "3 rows in both reports: 1 grew, 1 shrank, 1 within brackets." in shown
     assert "the tolerance of the audits can explain the difference" in shown
     grown = words(text.table(diff_reports(chain([3.0]), chain([4.0]))))
-    assert "A higher bound does not prove that the network stretches more" in grown
+    assert (
+        "A larger upper bound does not prove that the network stretches more: less is guaranteed than before." in grown
+    )
+    assert (
+        "A smaller upper bound does not prove that the network stretches less: more is guaranteed than before." in shown
+    )
+    assert "lower bound does not" not in shown
 
 
 def test_a_report_beside_itself_says_that_nothing_moved() -> None:
     report = expected("digits_resnet")
     shown = text.table(diff_reports(report, report))
     assert "---" not in shown
-    assert "11 rows did not move and are not listed" in words(shown)
+    assert "11 rows have the same figures; --all lists them." in words(shown)
     assert "The upper bound of the network is the same: at most 2.048e+04 (10^4.312) before" in words(shown)
     assert "The same weights" in shown
     assert "Moved most" not in shown
+
+
+def times(shown: str) -> list[float]:
+    """The factors of the network that rows are said to have."""
+    return [float(figure) for figure in re.findall(r"the network's figure times ([0-9.e+-]+)", words(shown))]
+
+
+def test_rows_within_their_brackets_did_not_prove_to_move_and_still_count() -> None:
+    """A loose bracket hides nothing: its part of the network's factor is listed, and the listed parts make the whole."""
+    before, after = chain([2.0, 3.0, *[5.0] * 8]), chain([4.0, 3.3, *[5.0005] * 8])
+    loose = replace(after.layers[1], lower_bound=1.0, log10_lower_bound=0.0)
+    after = replace(after, layers=(after.layers[0], loose, *after.layers[2:]))
+    shown = text.table(diff_reports(before, after))
+    assert [row[0] for row in rows(shown)] == ["l0"]
+    assert "9 rows are within their brackets (no move is proven); --all lists them." in words(shown)
+    assert "l1 (conv2d): factor 1.1, within brackets; the network's figure times 1.1" in words(shown)
+    assert "The other 8 rows: the network's figure times 1.001" in words(shown)
+    parts = times(shown)
+    assert len(parts) == 3
+    assert math.prod(parts) == pytest.approx(2.0 * 1.1 * 1.0001**8, rel=2e-3)
+    assert "did not move" not in words(shown)
+
+
+def test_reasons_for_hiding_rows_are_counted_apart() -> None:
+    before = (fakes.layer("a", 2.0), fakes.layer("b", 2.0), fakes.missing("gate", "unbounded", "mul", ""))
+    after = (before[0], fakes.layer("b", 2.0002), before[2])
+    shown = text.table(diff_reports(*(fakes.report(rows, status="unbounded") for rows in (before, after))))
+    assert (
+        "1 row is within its brackets (no move is proven), 1 row has the same figures, 1 row has no bound before and after; --all "
+        "lists them." in words(shown)
+    )
+
+
+tight = st.floats(min_value=1e-9, max_value=0.5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(min_value=1e-9, max_value=1e9), tight, st.booleans(), st.booleans())
+def test_a_proven_move_is_seen_in_the_figures_and_the_factor(c: float, move: float, up: bool, log: bool) -> None:
+    """The brackets that are shown are apart as the true ones are, and each still holds what it stands for."""
+    pair = [fakes.layer("a", c, lower_bound=c, log10_lower_bound=math.log10(c))]
+    other = c * (1 + move)
+    pair.append(fakes.layer("a", other, lower_bound=other, log10_lower_bound=math.log10(other)))
+    bare = {"lower_bound": None, "upper_bound": None} if log else {}
+    first, second = (replace(row, **bare) for row in (pair if up else pair[::-1]))
+    found = diff_reports(fakes.report((first,)), fakes.report((second,)))
+    ((_, _, before, after, factor, verdict),) = rows(text.table(found))
+    assert verdict == ("grew" if up else "shrank")
+    cells = (before, after) if up else (after, before)
+    small, large = ([Decimal(end.removeprefix("10^")) for end in cell.split("..")] for cell in cells)
+    true = [Decimal(math.log10(value) if log else value) for value in (c, other)]
+    assert small[-1] < large[0] or len(large) == 1  # there is not room for both ends of long figures
+    assert small[-1] < large[-1]
+    assert small[-1] >= true[0]
+    assert large[-1] >= true[1]
+    assert len(large) == 1 or (small[0] <= true[0] and large[0] <= true[1])
+    assert (float(factor) > 1) == up
+
+
+def test_a_small_move_of_the_network_and_of_a_bare_bound_is_seen() -> None:
+    bare = {"lower_bound": None, "log10_lower_bound": None, "share": None}
+    before, after = (
+        fakes.report((fakes.layer("a", c, **bare),), upper_bound=c, log10_upper_bound=math.log10(c))
+        for c in (2.0, 2.0000099)
+    )
+    shown = text.table(diff_reports(before, after))
+    assert rows(shown) == [["a", "conv2d", "2", "2.00001", "1.000005", "bound rose"]]
+    said = "rose (factor 1.000005): at most 2 (10^0.3010300) before, at most 2.00001 (10^0.3010322) after"
+    assert said in words(shown)
 
 
 def test_lost_bounds_come_first_and_loudest() -> None:
@@ -180,7 +257,7 @@ def test_without_shares_rows_are_ranked_by_their_own_factors() -> None:
         for factors in ((2.0, 2.0, 2.0), (3.0, 0.5, 2.0))
     )
     shown = words(text.table(diff_reports(before, after)))
-    assert "Moved most b (conv2d): factor 0.25 a (conv2d): factor 1.5" in shown
+    assert "Moved most b (conv2d): factor 0.25, shrank a (conv2d): factor 1.5, grew" in shown
     assert "network's figure" not in shown
 
 

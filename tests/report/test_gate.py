@@ -111,7 +111,7 @@ def test_no_gate_asks_nothing() -> None:
 def test_a_limit_for_layers_judges_the_exact_figure() -> None:
     rows = (fakes.layer("a", 3.0), fakes.layer("b", math.nextafter(3.0, 4)), fakes.layer("c", 0.5))
     assert gate_problems(fakes.report(rows), Gates(max_layer=3.0)) == (
-        GateProblem(MAX_LAYER, "b", "the upper bound 3.0000000000000004 is above 3.0"),
+        GateProblem(MAX_LAYER, "b", "the upper bound 3.0000000000000004 is above 3.0", 1),
     )
     assert places(fakes.report(rows), Gates(max_layer=math.nextafter(3.0, 4))) == []
     assert places(fakes.report(rows), Gates(max_layer=0.1)) == ["a", "b", "c"]
@@ -190,3 +190,20 @@ def test_a_terminal_gets_one_sentence_per_gate() -> None:
     assert said["no-unbounded"].startswith("2 rows of 36 without a finite bound (blocks.3.se.mul: unbounded: product ")
     assert said["no-unbounded"].endswith("; over all images with pixels in [0, 1] the network has one: --domain pixels")
     assert dict(exceeded(fakes.report(), Gates(22.0, 5.0, True, True))) == {}
+
+
+def test_estimates_do_not_explain_why_the_network_has_no_bound() -> None:
+    report = fakes.report((fakes.estimated("a"), fakes.layer("b")), status="unsupported")
+    assert gate_problems(report, Gates(no_unbounded=True))[1:] == (
+        GateProblem(NO_UNBOUNDED, NETWORK, "the network is unsupported"),
+    )
+    ((_, said),) = exceeded(report, Gates(no_unbounded=True))
+    assert said.startswith("the network is unsupported; 1 row of 2 without a finite bound (a: an estimate")
+
+
+def test_a_row_may_have_any_name() -> None:
+    rows = (fakes.layer("", 5.0), fakes.layer("", 6.0), fakes.layer("a"))
+    problems = gate_problems(fakes.report(rows), Gates(max_layer=4.0))
+    assert [problem.row for problem in problems] == [0, 1]
+    ((_, said),) = exceeded(fakes.report(rows), Gates(max_layer=4.0))
+    assert said.startswith("2 rows of 3 above 4.0")

@@ -14,6 +14,7 @@ from lipaudit.report.json import reports_from_json, to_dict, to_json_array
 from lipaudit.report.record import AuditReport
 from tests.report import fakes
 
+NO_LOWER: dict[str, Any] = {"lower_bound": None, "log10_lower_bound": None}
 REPORTS = (
     fakes.report(),
     fakes.unsupported(),
@@ -39,8 +40,9 @@ def test_round_trip_gives_an_equal_report(report: AuditReport) -> None:
     st.text(max_size=20),
 )
 def test_every_float_and_name_survives_to_the_last_bit(upper: float, log10: float, name: str) -> None:
-    layer = fakes.layer("conv", upper_bound=upper, log10_upper_bound=log10, note=name)
-    report = fakes.report((replace(layer, name=name),))
+    plain = fakes.layer("plain", upper_bound=upper, log10_upper_bound=None, lower_bound=0.0, log10_lower_bound=None)
+    logarithm = fakes.layer("logarithm", upper_bound=None, log10_upper_bound=log10, note=name, **NO_LOWER)
+    report = fakes.report((replace(plain, name=name), logarithm))
     assert AuditReport.from_json(report.to_json()) == report
 
 

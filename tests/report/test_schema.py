@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,9 +43,9 @@ def test_schema_is_a_valid_draft_2020_12_schema() -> None:
         fakes.estimate(iterations=100),
         fakes.estimate(estimate=None, log10_estimate=412.3),
         fakes.estimate(estimate=0.0, log10_estimate=None),
-        fakes.estimate(outputs=(OutputRecord("a", "finite", None, None, 3.0, 0.4771),)),
+        fakes.estimate(outputs=(OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),)),
         fakes.estimate(
-            other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=0.4771),)
+            other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=math.log10(3.0)),)
         ),
     ],
 )
@@ -152,8 +153,8 @@ ESTIMATES_AS_BOUNDS = [
 @pytest.mark.parametrize("spoil", ESTIMATES_AS_BOUNDS)
 def test_an_estimate_is_never_an_upper_bound(spoil: Callable[[dict[str, Any]], object]) -> None:
     report = fakes.estimate(
-        outputs=(OutputRecord("a", "finite", None, None, 3.0, 0.4771),),
-        other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=0.4771),),
+        outputs=(OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),),
+        other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=math.log10(3.0)),),
     )
     document = copy.deepcopy(to_dict(report))
     assert VALIDATOR.is_valid(document)

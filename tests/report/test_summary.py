@@ -17,6 +17,24 @@ def section(report: AuditReport, label: str) -> tuple[str, ...]:
     return next((entry.lines for entry in sections(report) if entry.label == label), ())
 
 
+def test_over_pixels_a_change_counts_after_a_known_normalisation() -> None:
+    def start(report: AuditReport) -> str:
+        return headline(report).split(")")[0]
+
+    found = fakes.on_pixels()
+    bare = replace(found, model=replace(found.model, preprocessing=None))
+    plain, scaled = (
+        replace(found, model=replace(found.model, preprocessing={"mean": (0.5,), "std": (std,)})) for std in (1.0, 0.5)
+    )
+    assert start(scaled) == "A change of the input by 1 (l2, after normalisation"
+    assert start(plain) == start(bare) == "A change of the input by 1 (l2"
+    guess = replace(scaled, network=replace(fakes.estimate().network, domain="pixels"))
+    assert start(guess).endswith("a change of the input by 1 (l2, after normalisation")
+    everywhere = replace(scaled, network=replace(scaled.network, domain="global"))
+    assert start(everywhere) == "A change of the input by 1 (l2"
+    assert "by 1 (l2, after normalisation) can change" in render(scaled)
+
+
 def test_headline_of_a_finite_network_rounds_up() -> None:
     report = fakes.report(upper_bound=24.5961, log10_upper_bound=1.390866)
     assert headline(report) == (
@@ -39,7 +57,10 @@ def test_headline_counts_what_stands_in_the_way() -> None:
 
 def test_nothing_that_is_said_of_an_estimate_claims_a_bound() -> None:
     others = (DomainRecord("pixels", "finite", "estimate", estimate=3.25, log10_estimate=0.5119),)
-    outputs = (OutputRecord("a", "finite", None, None, 3.0, 0.4771), OutputRecord("b", "finite", None, None, 0.0))
+    outputs = (
+        OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),
+        OutputRecord("b", "finite", None, None, 0.0),
+    )
     report = fakes.estimate("sedghi2019", outputs=outputs, other_domains=others)
     assert section(report, "Result") == (
         "The largest change of the output for a change of the input by 1 (l2) is estimated to be about 2.862e+21 (10^21.46), "

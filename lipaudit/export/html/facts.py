@@ -27,7 +27,7 @@ def _model(model: ModelRecord) -> Iterable[tuple[str, object]]:
     for name, shape in (model.input_shapes or {"": model.input_shape}).items():
         yield f"input {name}".strip(), shape_text(shape)
     yield "parameters", f"{model.num_parameters:,}"
-    yield "SHA-256 of the weights", model.state_dict_sha256 or "no weights were read"
+    yield "SHA-256 of the weights", model.state_dict_sha256 or "none: the structure alone was audited"
     yield "SHA-256 of the file", model.file_sha256 or ""
 
 

@@ -45,7 +45,7 @@ def _verdict(report: AuditReport) -> tuple[str, str, bool]:
     if network.status != "finite":
         return "NOT AVAILABLE", "nothing is claimed for the network as a whole", True
     if report.settings.structure:
-        return "FINITE", "there is a bound; no figures without weights", False
+        return "FINITE", "there is a bound; the structure alone has no figures", False
     if network.rigor == "estimate":
         return estimate_text(network.estimate, network.log10_estimate), "ESTIMATE, not a bound", True
     return (

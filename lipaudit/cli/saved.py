@@ -1,0 +1,104 @@
+"""Reports that commands read back: a report, an array of several, or the record of a fleet with the models that failed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lipaudit.cli.terminal import say
+from lipaudit.errors import UsageError
+from lipaudit.export.failure import Failure
+
+if TYPE_CHECKING:
+    from lipaudit.fleet.entry import Entry
+    from lipaudit.report.record import AuditReport
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model by the ``name`` that ``--model`` takes, and its ``outcome``."""
+
+    name: str
+    outcome: AuditReport | Failure
+
+
+def read_saved(source: str, quiet: bool = False) -> tuple[SavedModel, ...]:
+    """Every model in a file, or in stdin for ``-``; a last line that was cut off is said on stderr.
+
+    Raises :class:`~lipaudit.errors.UsageError`, which names the file, where it cannot be read or holds no reports.
+    """
+    from lipaudit.fleet.reading import is_record
+    from lipaudit.report.json import reports_from_json
+
+    content = _content(source)
+    try:
+        if is_record(content):
+            return _of_a_record(source, content, quiet)
+        return tuple(SavedModel(report.model.spec, report) for report in reports_from_json(content))
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+
+
+def picked(models: Sequence[SavedModel], wanted: str, source: str) -> SavedModel:
+    """The model that ``--model`` names: by its name, or by its specification where that is there once."""
+    found = [model for model in models if model.name == wanted]
+    if not found:
+        raise UsageError(f"{source} has no model {wanted!r}: there are {listed(models)}")
+    if len(found) > 1:
+        raise UsageError(f"{source} has {len(found)} reports of {wanted}: write one file per report")
+    return found[0]
+
+
+def only_report(models: Sequence[SavedModel], wanted: str | None, source: str) -> AuditReport:
+    """The one report of a file, or the one that ``--model`` names; an error lists the models to choose from."""
+    if len(models) > 1 and wanted is None:
+        raise UsageError(f"{source} has {len(models)} models: pick one by --model SPEC ({listed(models)})")
+    model = models[0] if wanted is None else picked(models, wanted, source)
+    if isinstance(model.outcome, Failure):
+        raise UsageError(
+            f"{source}: {model.name} could not be audited, so there is no report of it: {model.outcome.error}"
+        )
+    return model.outcome
+
+
+def listed(models: Sequence[SavedModel]) -> str:
+    """The first few names, and how many more there are."""
+    from lipaudit.report.display import names_text
+
+    return names_text([model.name for model in models])
+
+
+def _content(source: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except (OSError, ValueError, AttributeError) as error:  # a path with a NUL; a stdin that is closed
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"cannot read the report {source}: {reason}; name a file from `lipaudit --format json` or the record of a fleet"
+        ) from None
+
+
+def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, ...]:
+    from lipaudit.fleet.reading import read_record
+    from lipaudit.fleet.typed import names
+
+    record = read_record(content)
+    if record.torn and not quiet:
+        say(
+            f"lipaudit: {source}: the last line was cut off and is left out; the command that wrote it goes on from there"
+        )
+    if not record.entries:
+        raise UsageError("the record holds no outcome yet: the command that writes it goes on where it ended")
+    called = names([(entry.spec, entry.options) for entry in record.entries])
+    return tuple(SavedModel(name, _outcome(entry, name)) for name, entry in zip(called, record.entries, strict=True))
+
+
+def _outcome(entry: Entry, name: str) -> AuditReport | Failure:
+    try:
+        report = entry.audit_report()
+    except UsageError as error:
+        raise UsageError(f"the report of {name}: {error}") from None
+    return report if report is not None else Failure(name, entry.error or "", entry.exit_code)

@@ -1,0 +1,36 @@
+"""Which lines of Markdown are the two markers of a section, and which are only text in a block of code, a list or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The markers by line, and the first line of a block that would take up what is appended; empty where there is none."""
+
+    lines: tuple[tuple[int, str], ...]
+    open_block: str
+
+
+def find_marks(lines: Sequence[str], markers: Sequence[str]) -> Marks:
+    """Where ``markers``, comments of HTML, stand alone on a line as blocks of their own (CommonMark).
+
+    >>> find_marks(["- item", "  ```", "  <!-- a -->", "", "<!-- a -->", "~~~"], ("<!-- a -->",))
+    Marks(lines=((4, '<!-- a -->'),), open_block='~~~')
+    """
+    from markdown_it import MarkdownIt
+
+    bare = [line.rstrip().replace("\r", " ") for line in lines]
+    appended = len(bare) + 1
+    blocks = [
+        (token.map[0], token.map[1], token.type)
+        for token in MarkdownIt("commonmark").parse("\n".join([*bare, "", markers[0]]))
+        if token.level == 0 and token.map
+    ]
+    bare += ["", markers[0]]
+    found = [(start, bare[start]) for start, _, kind in blocks if kind == "html_block" and bare[start] in markers]
+    if found and found[-1][0] == appended:
+        return Marks(tuple(found[:-1]), "")
+    return Marks(tuple(found), next(bare[start] for start, end, _ in blocks if start <= appended < end))

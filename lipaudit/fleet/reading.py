@@ -1,0 +1,59 @@
+"""A record of a fleet: what it is known by, and its outcomes for whoever does not go on with it. Torch is not imported."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lipaudit.errors import UsageError
+from lipaudit.fleet.entry import Entry
+from lipaudit.fleet.request import ModelRequest
+
+KIND = "fleet"
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The last outcome of every model, in the order of the file; ``torn`` says that the last line was cut off and is not among them."""
+
+    entries: tuple[Entry, ...]
+    torn: bool = False
+
+
+def is_header(value: Any) -> bool:
+    """Whether a parsed line is the first of a record."""
+    tool = value.get("tool") if isinstance(value, dict) else None
+    return isinstance(tool, dict) and tool.get("name") == "lipaudit" and value.get("kind") == KIND
+
+
+def is_record(content: bytes) -> bool:
+    """Whether the first line is that of a record."""
+    try:
+        return is_header(json.loads(content.partition(b"\n")[0]))
+    except (ValueError, RecursionError):
+        return False
+
+
+def read_record(content: bytes) -> Record:
+    """The outcomes in a record.
+
+    Raises :class:`~lipaudit.errors.UsageError` for another version of the record, and for a line that is no outcome, with its number.
+    """
+    header, *lines = content.split(b"\n")
+    version = str(json.loads(header).get("schema_version"))
+    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        raise UsageError(
+            f"the record of a fleet has the version {version}, this lipaudit reads {SCHEMA_VERSION.split('.')[0]}.x; install the "
+            "lipaudit that wrote it or a newer one"
+        )
+    found: dict[str, Entry] = {}
+    last = lines.pop() if lines else b""  # empty behind a line that was written whole
+    for number, line in enumerate(lines, start=2):
+        try:
+            entry = Entry.from_json(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"line {number} of the record is no outcome of an audit: {error}") from None
+        found[ModelRequest(entry.spec, entry.options).key] = entry
+    return Record(tuple(found.values()), torn=last != b"")
