@@ -47,6 +47,12 @@ class ClusterError(LipauditError):
     exit_code = 2
 
 
+class WorkerError(LipauditError):
+    """The system starts no process for an audit."""
+
+    exit_code = 2
+
+
 class NonFiniteWeightsError(ModelLoadError):
     """A parameter or buffer holds NaN or infinity, so that no bound exists."""
 

@@ -30,8 +30,9 @@ from lipaudit.cli.options import (
     with_options,
 )
 from lipaudit.cli.plot import PlotFile, plot_option
-from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
+from lipaudit.cli.terminal import Progress, complain, emit, import_frameworks, say, shielded, worst
 from lipaudit.errors import UsageError
+from lipaudit.fleet.interrupts import delayed
 
 if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport
@@ -194,11 +195,10 @@ def audit(
         plot.check(file, options["structure"])
     options["input_shape"] = input_shape(inputs)
     specs, codes = _expand_all(models, debug, quiet)
-    read = [*specs, options["weights"] or "", options["around"] or ""]
     if file:
-        check_no_model(file, read)
+        check_no_model(file, _files_read(file, specs, options))
     if plot:
-        plot.check_models(specs, read)
+        plot.check_models(specs, _files_read(plot.path, specs, options))
     several = len(models) > 1 or len(specs) > 1
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
@@ -231,6 +231,7 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
     for model in models:
         try:
             with shielded(debug, quiet):
+                import_frameworks()
                 from lipaudit.frontends import expand
 
                 specs += expand(model)
@@ -239,11 +240,19 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
     return specs, codes
 
 
+def _files_read(output: Path, specs: Sequence[str], options: dict[str, Any]) -> list[str]:
+    """The files that the audits read and ``output`` must not replace."""
+    from lipaudit.fleet.content import read_where
+
+    return [name for spec in specs for name in read_where(output, spec, options)]
+
+
 def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> AuditReport:
     progress = Progress(spec) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
-            from lipaudit.api import audit as run_audit
+            with delayed():
+                from lipaudit.api import audit as run_audit
 
             report: AuditReport = run_audit(spec, **options, progress=progress)
             return report
@@ -270,6 +279,7 @@ def _check_domain(options: dict[str, Any]) -> None:
     """Refuse a domain that is not whole."""
     if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
         return
+    import_frameworks()
     from lipaudit.frontends.domains import DomainRequest, check_normalisation
 
     request = DomainRequest(options["domain"], options["around"], options["radius"])
@@ -282,6 +292,7 @@ def _check_method(options: dict[str, Any]) -> None:
         return
     if options["structure"]:
         raise UsageError("--structure computes no norms: leave out --method and --iterations")
+    import_frameworks()
     from lipaudit.frontends.methods import find_requested
 
     find_requested(options["method"], options["iterations"])

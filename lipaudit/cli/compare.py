@@ -23,7 +23,8 @@ from lipaudit.cli.options import (
     weights_option,
     with_options,
 )
-from lipaudit.cli.terminal import Progress, emit, say, shielded
+from lipaudit.cli.terminal import Progress, emit, import_frameworks, say, shielded
+from lipaudit.fleet.interrupts import delayed
 
 _OPTIONS = with_options(
     click.option(
@@ -96,13 +97,18 @@ def compare(
     file = None if output == Path("-") else output
     if file:
         check_writable(file)
-        check_no_model(file, [model, options["weights"] or ""])
+        with shielded(debug, quiet):
+            import_frameworks()
+            from lipaudit.fleet.content import read_where
+
+            check_no_model(file, read_where(file, model, options))
     options["input_shape"] = input_shape(inputs)
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
-            from lipaudit.api import compare as run_comparison
-            from lipaudit.report.comparison_text import RENDERINGS
+            with delayed():
+                from lipaudit.api import compare as run_comparison
+                from lipaudit.report.comparison_text import RENDERINGS
 
             text = RENDERINGS[format_of(form, output)](run_comparison(model, **options, progress=progress))
     finally:

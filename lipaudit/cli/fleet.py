@@ -14,7 +14,7 @@ import click
 from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
-from lipaudit.cli.terminal import emit, say, shielded, worst
+from lipaudit.cli.terminal import emit, import_frameworks, say, shielded, worst
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
 
@@ -42,6 +42,7 @@ def audit_fleet(
     debug: bool = ctx.find_root().obj.debug
     cache, settings = options.pop("cache"), plain({k: v for k, v in options.items() if k != "cache"})
     with shielded(debug, shown.quiet):
+        import_frameworks()
         from lipaudit.fleet.journal import opened
 
         asked = _requests(ctx, models, settings, fleet, check)
@@ -56,9 +57,10 @@ def audit_fleet(
         tasks = _tasks(todo, settings, None if cache is None else str(cache), debug)
         if todo:
             with _running(tasks, fleet, debug) as entries:
+                journal.begin()
                 _collect(entries, journal, len(requests), len(requests) - len(todo), shown.quiet)
-        journal.settle(requests)
         rows, codes = _judged(journal, requests, gates)
+        journal.settle(requests)
         _deliver(journal, requests, rows, settings, shown)
     if shown.record and not shown.quiet:
         say(f"lipaudit: every report is in {shown.record}")
@@ -87,16 +89,17 @@ def _requests(
 
 def _check_files(requests: list[ModelRequest], settings: dict[str, Any], fleet: FleetOptions, shown: Shown) -> None:
     """Refuse output that cannot be written, or that would replace what is read."""
+    from lipaudit.fleet.content import read_where
     from lipaudit.report.write import check_no_model, check_writable
 
     file = shown.record or shown.file
     if file is None:
         return
     check_writable(file)
-    named = {request.spec for request in requests} | {fleet.models_from or ""}
-    for options in (settings, *(request.options for request in requests)):
-        named |= {options.get(name) or "" for name in ("weights", "around")}
-    check_no_model(file, sorted(named))
+    read = {fleet.models_from or ""}
+    for request in requests:
+        read.update(read_where(file, request.spec, {**settings, **request.options}))
+    check_no_model(file, sorted(read))
 
 
 def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) -> list[ModelRequest]:
@@ -157,6 +160,7 @@ def _collect(entries: Iterator[Entry], journal: Journal, total: int, done: int, 
             bar.finish()
             bar = None
         if journal.path:
+            journal.restore()
             say(
                 f"lipaudit: {done} of {total} models are recorded in {journal.path}; the same command goes on from there"
             )
@@ -178,8 +182,7 @@ def _judged(journal: Journal, requests: list[ModelRequest], gates: ChosenGates) 
 
     rows: list[Row] = []
     codes = [0]
-    for entry in journal.entries(requests):
-        report = entry.audit_report()
+    for entry, report in journal.outcomes(requests):
         if report is None:
             message = entry.error or ""
             say(f"lipaudit: error: {'' if entry.spec in message else f'{entry.spec}: '}{message}")

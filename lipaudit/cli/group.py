@@ -31,6 +31,7 @@ from lipaudit.cli.terminal import (
     tolerate_any_character,
 )
 from lipaudit.errors import OutputError
+from lipaudit.fleet.interrupts import raise_remembered, remembered
 
 _EPILOG = """\b
 Examples:
@@ -76,11 +77,13 @@ def main(args: Sequence[str] | None = None) -> int:
     replace_closed_streams()
     tolerate_any_character()
     try:
-        code = cli.main(
-            args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
-        )
-        flush()
-    except click.Abort:
+        with remembered():
+            code = cli.main(
+                args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
+            )
+            flush()
+            raise_remembered()
+    except (click.Abort, KeyboardInterrupt):
         say("lipaudit: interrupted")
         return INTERRUPTED
     except click.UsageError as error:

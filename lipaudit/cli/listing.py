@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lipaudit.cli.options import debug_option
-from lipaudit.cli.terminal import emit, shielded
+from lipaudit.cli.terminal import emit, import_frameworks, shielded
 from lipaudit.errors import ModelNotFoundError
 
 
@@ -16,6 +16,7 @@ from lipaudit.errors import ModelNotFoundError
 def list_names(ctx: click.Context, /, pattern: str) -> int:
     """List the model names that match PATTERN ('resnet*', 'timm:vit_*')."""
     with shielded(ctx.find_root().obj.debug):
+        import_frameworks()
         from lipaudit.frontends import list_models
 
         names = list(list_models(pattern))

@@ -63,6 +63,8 @@ def _lines(source: str) -> Iterator[tuple[int, str]]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"the models cannot be read from {source} ({reason}): check the path") from None
+    if b"\0" in data:
+        raise UsageError(f"{source} is no text in UTF-8 (it holds null bytes, as UTF-16 does): save it as UTF-8")
     text = os.fsdecode(data.removeprefix(b"\xef\xbb\xbf"))  # names of files need not be UTF-8
     for number, line in enumerate(text.split("\n"), start=1):
         bare = line.strip()
@@ -77,7 +79,7 @@ def _request(line: str, audit: click.Command) -> ModelRequest:
         except ValueError as error:
             raise UsageError(f"{error}; quote names as in a shell, or write a JSON object") from None
         return _parsed(words, audit)
-    words, defaults = _words(json.loads(line))
+    words, defaults = _words(json.loads(line, object_pairs_hook=_object))
     request = _parsed(words, audit)
     return ModelRequest(request.spec, {**request.options, **defaults})
 
@@ -102,6 +104,15 @@ def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
     return ModelRequest(context.params["model"], plain(options))
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{json.dumps(twice)} is there twice: name it once")
+    return found
+
+
 def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
     """The words of a command line that say what a JSON object says, and the options that it sets to their defaults."""
     if not isinstance(value.get("model"), str):
@@ -121,6 +132,8 @@ def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
             if entry is not True:
                 raise UsageError('"structure" is true or false')
             words.append("--structure")
+        elif key in ("input", "mean", "std") and entry == []:
+            raise UsageError(f"{json.dumps(key)} is an empty list: leave it out, or write null for the default")
         elif key == "input" and isinstance(entry, list):
             words += [f"--input={_text(key, part)}" for part in entry]
         elif key in ("mean", "std") and isinstance(entry, list):

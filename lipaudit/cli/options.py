@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from lipaudit.cli.terminal import import_frameworks
 from lipaudit.errors import UsageError
 
 Command = Callable[..., Any]
@@ -175,6 +176,7 @@ def input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int
     """What ``--input`` says, once or several times."""
     if not texts:
         return None
+    import_frameworks()
     from lipaudit.frontends.spec import parse_input
 
     shapes = [parse_input(text) for text in texts]

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from lipaudit.errors import LipauditError, OutputError
+from lipaudit.fleet.interrupts import delayed, raise_remembered
 
 BUG = 70
 INTERRUPTED = 130
@@ -55,6 +56,8 @@ class Progress:
 def shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
     """Other packages print and warn while models load: their text goes to stderr, their warnings only with --debug.
 
+    Where they swallow Ctrl-C, it comes at the end of the block.
+
     ``quiet`` drops their text altogether, unless ``debug`` asks for it.
     """
     with ExitStack() as stack:
@@ -65,6 +68,13 @@ def shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
         if not debug:
             warnings.simplefilter("ignore")
         yield
+    raise_remembered()
+
+
+def import_frameworks() -> None:
+    """Import torch and what belongs to it. Ctrl-C waits until that is done: these packages swallow it meanwhile, or crash."""
+    with delayed():
+        import lipaudit.frontends  # noqa: F401
 
 
 def complain(error: Exception, debug: bool, spec: str = "") -> int:

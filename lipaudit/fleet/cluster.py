@@ -11,15 +11,18 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from multiprocessing import current_process
 from typing import Any
 
 from lipaudit import __version__
 from lipaudit.errors import ClusterError, ModelLoadError
 from lipaudit.fleet.content import named_files
 from lipaudit.fleet.entry import Entry
-from lipaudit.fleet.task import Task, perform
+from lipaudit.fleet.interrupts import raise_remembered
+from lipaudit.fleet.local import run_local
+from lipaudit.fleet.task import ONE_AT_A_TIME, Task, perform
 
 _PATIENCE = 10.0  # seconds for the scheduler to answer
 _PER_WORKER = 2  # tasks that are sent at a time, so that no worker waits for its next one
@@ -68,6 +71,15 @@ def run_on_cluster(tasks: Iterable[Task], client: Any, notify: Callable[[str], N
         ) from None
 
 
+def perform_on_worker(task: Task) -> Entry:
+    """What a worker does: the user's own code runs in a process of its own, so that no worker keeps an old version of it."""
+    if not task.runs_code:
+        return perform(task)
+    current_process().daemon = False  # workers are, and such processes may have no children
+    with ONE_AT_A_TIME, closing(run_local([task], jobs=1, debug=task.debug)) as entries:
+        return next(entries)
+
+
 def _entries(waiting: Iterator[Task], client: Any, notify: Callable[[str], None]) -> Iterator[Entry]:
     running: dict[Any, Task] = {}
     doubtful: list[Task] = []
@@ -78,12 +90,13 @@ def _entries(waiting: Iterator[Task], client: Any, notify: Callable[[str], None]
                 task = doubtful.pop() if alone and doubtful else next(waiting, None)
                 if task is None:
                     break
-                running[client.submit(perform, _sent(task), pure=False)] = task
+                running[client.submit(perform_on_worker, _sent(task), pure=False)] = task
             if not running and not doubtful:
                 return
             if not running:
                 alone = True
                 continue
+            raise_remembered()
             done = _done(client, running)
             if not done and not told and not _workers(client):
                 told = True

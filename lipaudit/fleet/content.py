@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,26 @@ from lipaudit.frontends.spec import Kind, parse_spec
 
 
 def named_files(spec: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The files that a request names, as typed, with their SHA-256: the model, its weights, the centre of the ball.
+    """The files that a request names, as the loader understands it, with their SHA-256: the model, its weights, the centre of the ball.
 
     What is no readable file is left out: the audit says what is wrong with it.
     """
-    texts = [spec] if parse_spec(spec).kind is Kind.FILE else []
-    texts += [text for name in ("weights", "around") if (text := arguments.get(name))]
-    return _hashed(texts)
+    return _hashed(_named(spec, arguments))
 
 
 def external_files(spec: str) -> dict[str, str]:
     """The files in which an ONNX file keeps its tensors, with their SHA-256."""
-    if parse_spec(spec).suffix != ".onnx":
-        return {}
-    from lipaudit.frontends.onnx.file import external_locations
+    return _hashed(_external(spec))
 
-    try:
-        names = external_locations(existing_file(spec))
-    except (LipauditError, OSError):
-        return {}
-    return _hashed([str(Path(spec).parent / name) for name in names])
+
+def read_where(output: Path, spec: str, arguments: Mapping[str, Any]) -> list[str]:
+    """The files of a request that ``output`` could be one of. External data lies in the folder of its model or below it."""
+    named = _named(spec, arguments)
+    target, parsed = Path(os.path.realpath(output)), parse_spec(spec)
+    if parsed.suffix != ".onnx" or not target.exists():
+        return named
+    folder = os.path.realpath(Path(os.path.expanduser(parsed.name)).parent)
+    return [*named, *_external(spec)] if target.is_relative_to(folder) else named
 
 
 def unchanged(files: Mapping[str, str]) -> bool:
@@ -39,7 +40,26 @@ def unchanged(files: Mapping[str, str]) -> bool:
     return _hashed(files) == files
 
 
-def _hashed(texts: Mapping[str, str] | list[str]) -> dict[str, str]:
+def _named(spec: str, arguments: Mapping[str, Any]) -> list[str]:
+    parsed = parse_spec(spec)
+    texts = [parsed.name] if parsed.kind is Kind.FILE else []
+    return texts + [text for name in ("weights", "around") if (text := arguments.get(name))]
+
+
+def _external(spec: str) -> list[str]:
+    parsed = parse_spec(spec)
+    if parsed.suffix != ".onnx":
+        return []
+    from lipaudit.frontends.onnx.file import external_locations
+
+    try:
+        names = external_locations(existing_file(parsed.name))
+    except (LipauditError, OSError):
+        return []
+    return [str(Path(parsed.name).parent / name) for name in names]
+
+
+def _hashed(texts: Iterable[str]) -> dict[str, str]:
     found = {}
     for text in texts:
         try:

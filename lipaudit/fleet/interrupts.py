@@ -1,4 +1,4 @@
-"""Ctrl-C at the right moment: neither in the middle of a step that belongs together, nor in the processes that are started."""
+"""Ctrl-C at the right moment: neither in the middle of a step that belongs together, nor in the processes that are started, nor never."""
 
 from __future__ import annotations
 
@@ -6,6 +6,38 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+_came: list[int] = []
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Ctrl-C is remembered beside its exception, which other packages may swallow, as some do while they are imported.
+
+    Only where Ctrl-C has its usual meaning, and in the main thread.
+    """
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _came.clear()
+
+
+def raise_remembered() -> None:
+    """Raise the KeyboardInterrupt that has come within :func:`remembered` and was swallowed; nothing where none has come."""
+    if _came:
+        raise KeyboardInterrupt
+
+
+def _remember(number: int, frame: FrameType | None) -> None:
+    _came.append(number)
+    signal.default_int_handler(number, frame)
 
 
 @contextmanager

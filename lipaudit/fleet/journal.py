@@ -8,23 +8,25 @@ file once more, whole: the models of the request in their order, one line each, 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from lipaudit import __version__
-from lipaudit.errors import OutputError, UsageError
+from lipaudit.errors import LipauditError, OutputError, UsageError
 from lipaudit.fleet.content import unchanged
 from lipaudit.fleet.entry import DONE, Entry
+from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line
 from lipaudit.fleet.lock import lock
-from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
+from lipaudit.fleet.reading import is_header
 from lipaudit.fleet.request import ModelRequest
+from lipaudit.report.record import AuditReport
 from lipaudit.report.write import replacing
 
 
@@ -32,6 +34,7 @@ from lipaudit.report.write import replacing
 class _Place:
     """Where a line stands, and what decides whether it still counts."""
 
+    number: int
     offset: int
     length: int
     done: bool
@@ -42,15 +45,27 @@ class _Place:
 class Journal:
     """An open record; see :func:`opened`. Every method raises :class:`~lipaudit.errors.OutputError` where the disk refuses."""
 
-    def __init__(self, file: BinaryIO, path: Path | None, settings: dict[str, Any]) -> None:
+    def __init__(self, file: BinaryIO, path: Path | None, settings: dict[str, Any], restart: bool = False) -> None:
         self.path = path
         self.torn = False
         self._file = file
+        self._settings = settings
         self._places: dict[str, _Place] = {}
-        self._end = 0
-        self._read(settings)
-        if not self._end:
-            self._write(_header(settings))
+        self._number = self._header_length = self._end = 0
+        if restart:
+            self._check_kind()
+        else:
+            self._read(settings)
+            self.begin()
+
+    def begin(self) -> None:
+        """Forget what the file holds, where that was asked for and has not been done yet, and write the first line of a new one."""
+        if self._end:
+            return
+        with _refused(self.path):
+            os.ftruncate(self._file.fileno(), 0)
+        self._write(header_line(self._settings))
+        self._header_length = self._end
 
     def state(self, request: ModelRequest) -> str:
         """What is known of a model: ``new``, ``failed``, ``done``, or ``changed`` where it is done with another file or lipaudit."""
@@ -63,101 +78,146 @@ class Journal:
 
     def append(self, entry: Entry) -> None:
         """Record an outcome, for good."""
+        self.begin()
         offset = self._end
         self._write(entry.to_line())
         self._index(entry, offset)
 
     def lines(self, requests: Iterable[ModelRequest]) -> Iterator[str]:
         """The header and the lines of the requests, without their ends."""
-        yield self._line(0).decode()
+        yield self._header_line().decode()
         for request in requests:
-            yield self._line(self._places[request.key].offset).decode()
+            yield self._line(self._places[request.key]).decode()
 
     def entries(self, requests: Iterable[ModelRequest]) -> Iterator[Entry]:
         """The outcomes of the requests."""
         for request in requests:
-            yield Entry.from_json(json.loads(self._line(self._places[request.key].offset)))
+            yield Entry.from_json(json.loads(self._line(self._places[request.key])))
+
+    def outcomes(self, requests: Iterable[ModelRequest]) -> Iterator[tuple[Entry, AuditReport | None]]:
+        """The outcomes of the requests with their reports; a :class:`~lipaudit.errors.UsageError` names the line of one that is none."""
+        for request, entry in zip(requests, self.entries(requests), strict=True):
+            try:
+                report = entry.audit_report()
+            except (LipauditError, ValueError, RecursionError) as error:
+                place = self._places[request.key]
+                raise damaged(self.path, place.number, f"holds no report of an audit ({error})") from None
+            yield entry, report
 
     def settle(self, requests: Sequence[ModelRequest]) -> None:
-        """Write the file whole: one line for each request in their order, then the models of earlier requests."""
+        """Write the file whole: one line for each request in their order, then the models of earlier requests.
+
+        Also where the file was removed meanwhile. Where another has taken its place, that one is left alone, and an
+        :class:`~lipaudit.errors.OutputError` says where the record is instead.
+        """
         if self.path is None:
             return
         asked = dict.fromkeys(request.key for request in requests)
         places = [self._places[key] for key in (*asked, *(key for key in self._places if key not in asked))]
-        header = json.loads(self._line(0))
+        header = json.loads(self._header_line())
         before, header["tool"]["version"] = header["tool"]["version"], __version__
-        if before == __version__ and self._are_all(places):
+        here = self._is_here()
+        if here and before == __version__ and self._are_all(places):
             return
-        with _refused(self.path), replacing(Path(os.path.realpath(self.path))) as file:
+        target = Path(os.path.realpath(self.path))
+        if here is False:
+            target = target.with_name(f"{target.stem}.{os.getpid()}{target.suffix}")
+        with _refused(target), replacing(target) as file:
             file.write(json.dumps(header).encode() + b"\n")
             for place in places:
-                file.write(self._line(place.offset) + b"\n")
+                file.write(self._line(place) + b"\n")
+        if here is False:
+            raise OutputError(
+                f"another file has taken the place of {self.path} while it was written: it is left alone, and what was recorded is "
+                f"in {target}"
+            )
+
+    def restore(self) -> None:
+        """Write the file once more where the path no longer leads to it."""
+        if self.path is not None and not self._is_here():
+            self.settle([])
+
+    def _is_here(self) -> bool | None:
+        """Whether the path still leads to the file that was opened; None where it leads nowhere."""
+        assert self.path is not None
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except OSError:
+            return None
 
     def _are_all(self, places: Sequence[_Place]) -> bool:
         """Whether the lines follow one another in the file and nothing else does."""
-        offset = len(self._line(0)) + 1
+        offset = self._header_length
         for place in places:
             if place.offset != offset:
                 return False
             offset += place.length
         return offset == self._end
 
-    def _line(self, offset: int) -> bytes:
-        self._file.seek(offset)
-        return self._file.readline().rstrip(b"\n")
+    def _line(self, place: _Place) -> bytes:
+        return self._bytes(place.offset, place.length).rstrip(b"\n")
+
+    def _header_line(self) -> bytes:
+        return self._bytes(0, self._header_length).rstrip(b"\n")
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        found, number = b"", self._file.fileno()
+        with _refused(self.path):
+            os.lseek(number, offset, os.SEEK_SET)
+            while len(found) < length and (block := os.read(number, length - len(found))):
+                found += block
+        return found
 
     def _write(self, line: str) -> None:
-        data = line.encode() + b"\n"
+        """Append a line, or nothing."""
+        data, written, number = line.encode() + b"\n", 0, self._file.fileno()
         with _refused(self.path):
-            self._file.seek(0, os.SEEK_END)
-            self._file.write(data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            os.lseek(number, 0, os.SEEK_END)
+            try:
+                while written < len(data):
+                    written += os.write(number, data[written:])
+                os.fsync(number)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(number, self._end)
+                raise
         self._end += len(data)
+        self._number += 1
 
     def _index(self, entry: Entry, offset: int) -> None:
         key = ModelRequest(entry.spec, entry.options).key
-        self._places[key] = _Place(offset, self._end - offset, entry.status == DONE, entry.version, entry.files)
+        length = self._end - offset
+        self._places[key] = _Place(self._number, offset, length, entry.status == DONE, entry.version, entry.files)
 
     def _read(self, settings: dict[str, Any]) -> None:
         """Find the lines that earlier runs have left, and drop a last one that was torn."""
         size = self._file.seek(0, os.SEEK_END)
-        self._file.seek(0)
-        for number, line in enumerate(self._file, start=1):
+        for number, line in enumerate(_lines(self._file), start=1):
             last = self._end + len(line) == size
-            value = _parsed(line)
-            if value is None and last and (number > 1 or _begins_a_header(line)):
+            if last and _is_torn(line) and (number > 1 or begins_a_header(line)):
                 self.torn = number > 1
                 break
             if number == 1:
-                self._check_header(value, settings)
-                self._end += len(line)
+                check_header(_parsed(line), settings, self.path)
+                self._header_length = self._end = len(line)
+                self._number = 1
                 continue
             try:
-                entry = Entry.from_json(value)
+                entry = Entry.from_json(_parsed(line))
             except ValueError as error:
-                raise UsageError(
-                    f"{self.path} is damaged: line {number} is no outcome of an audit ({error}); remove the line, name another "
-                    "file with -o, or start over with --restart"
-                ) from None
+                raise damaged(self.path, number, f"is no outcome of an audit ({error})") from None
             self._end += len(line)
+            self._number = number
             self._index(entry, self._end - len(line))
         with _refused(self.path):
-            self._file.truncate(self._end)
+            os.ftruncate(self._file.fileno(), self._end)
 
-    def _check_header(self, header: Any, settings: dict[str, Any]) -> None:
-        if not is_header(header):
-            raise UsageError(f"{self.path} is there and no record of a fleet: name another file with -o")
-        version = str(header.get("schema_version"))
-        if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+    def _check_kind(self) -> None:
+        """Refuse to forget what is no record."""
+        first = next(_lines(self._file), b"")
+        if first and not is_header(_parsed(first)) and not begins_a_header(first):
             raise UsageError(
-                f"{self.path} has the version {version} of the record and this lipaudit writes {SCHEMA_VERSION}: name another file"
-            )
-        before = header.get("settings")
-        if before != settings:
-            raise UsageError(
-                f"{self.path} holds audits with other settings ({_differences(before, settings)}): name another file with -o, or "
-                "start over with --restart"
+                f"{self.path} is no record of a fleet, and --restart replaces nothing else: name another file with -o"
             )
 
 
@@ -165,61 +225,38 @@ class Journal:
 def opened(path: Path | None, settings: dict[str, Any], restart: bool = False) -> Iterator[Journal]:
     """The record in a file, which no other process may use meanwhile; without a path one that is forgotten.
 
-    ``restart`` forgets what the file holds. Raises :class:`~lipaudit.errors.UsageError` where the file is no record, is damaged,
-    is in use, or was made with other settings.
+    ``restart`` forgets what the file holds, as soon as the first outcome is there or :meth:`Journal.begin` is called. Raises
+    :class:`~lipaudit.errors.UsageError` where the file is no record, is damaged, is in use, or was made with other settings.
     """
     if path is None:
-        with tempfile.TemporaryFile() as forgotten:
+        with _refused(path):
+            forgotten = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed below, where the error of the block is its own
+        with forgotten:
             yield Journal(forgotten, None, settings)
         return
     with _refused(path):
         file = lock(path)
     with file:
-        if restart:
-            _empty(file, path)
-        yield Journal(file, path, settings)
+        yield Journal(file, path, settings, restart)
 
 
-def _header(settings: dict[str, Any]) -> str:
-    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    tool = {"name": "lipaudit", "version": __version__}
-    return json.dumps(
-        {"kind": KIND, "schema_version": SCHEMA_VERSION, "tool": tool, "created": created, "settings": settings}
-    )
-
-
-def _empty(file: BinaryIO, path: Path) -> None:
-    """Forget a record; what is none stays as it is."""
+def _lines(file: BinaryIO) -> Iterator[bytes]:
     file.seek(0)
-    first = file.readline()
-    if first and not is_header(_parsed(first)) and not _begins_a_header(first):
-        raise UsageError(
-            f"{path} is no record of a fleet, and --restart replaces nothing else: name another file with -o"
-        )
-    with _refused(path):
-        file.truncate(0)
-
-
-def _begins_a_header(line: bytes) -> bool:
-    start = json.dumps({"kind": KIND})[:-1].encode()
-    return line[: len(start)] == start[: len(line)]
+    with io.BufferedReader(io.FileIO(file.fileno(), closefd=False)) as buffered:
+        yield from buffered
 
 
 def _parsed(line: bytes) -> Any:
-    """The value of a whole line, None for a torn one."""
-    if not line.endswith(b"\n"):
-        return None
+    """The value of a line, None where it has none."""
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _differences(before: Any, now: dict[str, Any]) -> str:
-    if not isinstance(before, dict):
-        return "its first line has none"
-    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    return ", ".join(f"{name} {json.dumps(before.get(name))}, now {json.dumps(now.get(name))}" for name in names)
+def _is_torn(line: bytes) -> bool:
+    """Whether a line was not written to its end; a system that loses power may leave null bytes in its place."""
+    return not line.endswith(b"\n") or b"\0" in line
 
 
 @contextmanager
@@ -228,6 +265,6 @@ def _refused(path: Path | None) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(
-            f"the record of the fleet cannot be kept in {path or 'a temporary file'}: {error.strerror}; what was recorded before "
-            "is kept"
+            f"the record of the fleet cannot be kept in {path or 'a temporary file'}: {error.strerror or error}; what was "
+            "recorded before is kept"
         ) from None

@@ -1,7 +1,9 @@
 """Audits in worker processes of this machine.
 
 Every process performs one task at a time and is replaced after :data:`LIFETIME` of them, so that memory does not grow with the
-number of models. A process that dies takes only the task with it that it was performing, and that task becomes a failed entry.
+number of models. A task that runs the user's own code has a process to itself: what that code changes in Python or torch reaches
+no other audit. A process that dies takes only the task with it that it was performing, and that task becomes a failed entry. With
+a process ends whatever it has started.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from multiprocessing.connection import wait
 
-from lipaudit.errors import ModelLoadError
+from lipaudit.errors import ModelLoadError, WorkerError
 from lipaudit.fleet.entry import Entry
-from lipaudit.fleet.interrupts import blocked_for_children
+from lipaudit.fleet.interrupts import blocked_for_children, raise_remembered
 from lipaudit.fleet.task import Task
 from lipaudit.fleet.worker import serve
 
 LIFETIME = 16
+_GLANCE = (
+    1.0  # seconds between looks at the processes: a copy of a dead one may hold its connection, and its sentinel, too
+)
 _ATTEMPTS = 3  # of a task whose worker died before it began
 
 
@@ -40,16 +45,24 @@ def run_local(
                 if task is None:
                     break
                 idle = next((worker for worker in workers if not worker.busy), None)
+                if idle is not None and task.runs_code:
+                    idle.stop()
+                    workers.remove(idle)
+                    idle = None
                 if idle is None:
-                    idle = _Worker(threads_per_worker(jobs), debug, lifetime)
+                    idle = _Worker(threads_per_worker(jobs), debug, 1 if task.runs_code else lifetime)
                     workers.append(idle)
                 idle.begin(task, attempt)
-            busy = {worker.connection: worker for worker in workers if worker.busy}
+            busy = [worker for worker in workers if worker.busy]
             if not busy:
                 return
-            for ready in wait(list(busy)):
-                worker = next(worker for connection, worker in busy.items() if connection is ready)
-                found = worker.receive()
+            raise_remembered()
+            ready = wait([worker.connection for worker in busy], _GLANCE)
+            for worker in busy:
+                dead = worker.process.exitcode is not None
+                if not dead and worker.connection not in ready:
+                    continue
+                found = worker.receive(dead)
                 if worker.ended:
                     workers.remove(worker)
                 if isinstance(found, Entry):
@@ -75,9 +88,17 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, threads, debug))
-        with blocked_for_children():
-            self.process.start()
-        theirs.close()
+        try:
+            with blocked_for_children():
+                self.process.start()
+        except OSError as error:
+            self.connection.close()
+            raise WorkerError(
+                f"no process can be started for an audit ({error.strerror}): free memory or allow more processes, or try fewer "
+                "--jobs; what is finished is recorded"
+            ) from None
+        finally:
+            theirs.close()
         self.left = lifetime
         self.ended = False
         self.begun = False
@@ -93,11 +114,18 @@ class _Worker:
         with suppress(OSError):  # it is dead, which receive finds out
             self.connection.send(task)
 
-    def receive(self) -> Entry | tuple[Task, int] | None:
-        """The entry of the task; or the task with its next attempt where the worker died before it began; or nothing yet."""
+    def receive(self, dead: bool) -> Entry | tuple[Task, int] | None:
+        """The entry of the task; or the task with its next attempt where the worker died before it began; or nothing yet.
+
+        A process that the worker has forked may hold its end of the connection: with a dead worker it is ended first.
+        """
         task = self.task
         assert task is not None
+        if dead:
+            self._kill_group()
         try:
+            if dead and not self.connection.poll():
+                return self._bury(task)
             entry: Entry | None = self.connection.recv()
         except (EOFError, OSError):
             return self._bury(task)
@@ -113,8 +141,15 @@ class _Worker:
         """End the process: it holds nothing that is not recorded."""
         self.ended = True
         self.connection.close()
+        self._kill_group()
         self.process.kill()
         self.process.join()
+
+    def _kill_group(self) -> None:
+        """End what the worker has started and has not left its group; a worker that has just begun has none yet."""
+        if self.process.pid is not None and hasattr(os, "killpg"):
+            with suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def _bury(self, task: Task) -> Entry | tuple[Task, int]:
         self.process.join(5.0)  # it closed its end, so it is about to be gone

@@ -11,7 +11,7 @@ from lipaudit.errors import UsageError
 
 
 def lock(path: Path) -> BinaryIO:
-    """The file, open for reading and appending, made if it is missing, and locked until it is closed.
+    """The file, open for reading and appending without a buffer, made if it is missing, and locked until it is closed.
 
     Raises :class:`~lipaudit.errors.UsageError` where another process holds the lock, or the path is no regular file. Windows
     has no such lock: there nothing keeps two runs apart.
@@ -19,7 +19,7 @@ def lock(path: Path) -> BinaryIO:
     while True:
         if path.exists() and not path.is_file():
             raise UsageError(f"{path} is no regular file, and the record of a fleet needs one: name another with -o")
-        file = path.open("a+b")
+        file = path.open("a+b", buffering=0)
         try:
             _take(file, path)
             # the run that held the lock may have replaced the file since it was opened here

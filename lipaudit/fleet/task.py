@@ -15,11 +15,12 @@ from lipaudit import __version__
 from lipaudit.errors import LipauditError, ModelLoadError, UsageError
 from lipaudit.fleet.content import external_files, named_files
 from lipaudit.fleet.entry import DONE, Entry
+from lipaudit.frontends.spec import Kind, parse_spec
 
 _DEFECT = 70
 _TUPLES = ("input_shape", "mean", "std")
 # torch exports one network at a time; a worker of a cluster may have several threads
-_ONE_AT_A_TIME = threading.Lock()
+ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,16 @@ class Task:
             for name, value in merged.items()
         }
 
+    @property
+    def runs_code(self) -> bool:
+        """Whether the audit runs code of the user: a factory, as the model or as the architecture of a checkpoint."""
+        return any(map(_is_factory, (self.spec, self.arguments.get("arch") or "")))
+
 
 def perform(task: Task) -> Entry:
     """Audit the model; whatever goes wrong becomes the entry's error."""
     try:
-        with _ONE_AT_A_TIME, _in_folder(task.folder), _quiet(task.debug):
+        with ONE_AT_A_TIME, _in_folder(task.folder), _quiet(task.debug):
             return _audited(task)
     except LipauditError as error:
         return _failed(task, str(error), error.exit_code)
@@ -82,6 +88,13 @@ def _audited(task: Task) -> Entry:
     files |= external_files(task.spec)
     report = audit(task.spec, **task.arguments, cache=task.cache)
     return Entry(task.spec, task.options, DONE, files=files, report=to_dict(report))
+
+
+def _is_factory(spec: str) -> bool:
+    try:
+        return parse_spec(spec).kind is Kind.FACTORY
+    except UsageError:
+        return False
 
 
 def _check_content(expected: dict[str, str], found: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from multiprocessing import connection, parent_process
@@ -11,7 +12,7 @@ from multiprocessing.connection import Connection
 
 def serve(tasks: Connection, threads: int, debug: bool) -> None:
     """Perform one task after the other until nobody sends any more: per task an empty message where it begins, then its entry."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _end_with_parent(tasks)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     _redirect(debug)
     while True:
@@ -25,12 +26,31 @@ def serve(tasks: Connection, threads: int, debug: bool) -> None:
         tasks.send(perform(task))
 
 
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its workers: they end themselves."""
+def _end_with_parent(tasks: Connection) -> None:
+    """A parent that was killed cannot end its workers: they end themselves, with all that they have started.
+
+    The worker leads a group of its own. In it waits a process for the end of the parent, since the code of a model may keep every
+    thread of the worker from running.
+    """
     parent = parent_process()
-    if parent is not None:
+    if parent is None:
+        return
+    if sys.platform == "win32":
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+        return
+    os.setsid()
+    if os.fork():
+        return
+    try:
+        tasks.close()
         connection.wait([parent.sentinel])
-        os._exit(1)
+    finally:
+        os.killpg(0, signal.SIGKILL)
+
+
+def _exit_after(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 def _redirect(debug: bool) -> None:

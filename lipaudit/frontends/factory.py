@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import nn
@@ -19,18 +20,34 @@ def _current_directory_importable() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove("")
+        with suppress(ValueError):  # the code may have removed it
+            sys.path.remove("")
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """The working directory and torch's defaults are afterwards what they were, whatever the code has set."""
+    folder, dtype, device = os.getcwd(), torch.get_default_dtype(), torch.get_default_device()
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled()):
+            yield
+    finally:
+        os.chdir(folder)
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None if device.type == "cpu" else device)
 
 
 def build_from_factory(name: str) -> nn.Module:
     """Import ``package.module`` and return the module that ``factory`` is or returns when called without arguments.
 
-    The current directory is importable meanwhile, and torch's generator starts from seed 0.
+    The current directory is importable meanwhile, and torch's generator starts from seed 0. The current directory and torch's
+    default dtype and device are restored.
     Raises :class:`ModelNotFoundError` where the import path or the attribute does not exist and :class:`ModelLoadError`
     where the code fails or returns something else.
     """
     module_name, _, attribute = name.partition(":")
-    with _current_directory_importable(), torch.random.fork_rng(devices=[]):
+    with _current_directory_importable(), _settings_kept(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
             value: object = importlib.import_module(module_name)

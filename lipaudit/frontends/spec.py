@@ -47,8 +47,10 @@ class ModelSpec:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the name holds a wildcard (``*`` or ``?``)."""
-        return "*" in self.name or "?" in self.name
+        """Whether the name holds a wildcard (``*`` or ``?``) and is not that of a file which is there."""
+        if "*" not in self.name and "?" not in self.name:
+            return False
+        return self.kind is not Kind.FILE or not os.path.lexists(os.path.expanduser(self.name))
 
 
 def parse_spec(text: str) -> ModelSpec:

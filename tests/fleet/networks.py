@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -37,6 +40,49 @@ def sleeping() -> nn.Module:
 def killed() -> nn.Module:
     os.kill(os.getpid(), signal.SIGKILL)
     return tiny()
+
+
+def killing_the_parent() -> nn.Module:
+    """For a worker of a cluster, whose child runs this."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    assert parent.pid is not None
+    os.kill(parent.pid, signal.SIGKILL)
+    return sleeping()
+
+
+def forking() -> nn.Module:
+    """Leaves a copy of the process behind, with its end of the connection, and dies."""
+    if os.fork() == 0:
+        time.sleep(3600)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return tiny()
+
+
+def starting() -> nn.Module:
+    """Starts a process of its own, whose number it notes, and goes on for long."""
+    child = subprocess.Popen(["sleep", "3600"])
+    Path(os.environ[LOG]).write_text(str(child.pid), encoding="utf-8")
+    return sleeping()
+
+
+def holding_the_interpreter() -> nn.Module:
+    """No thread of the process runs meanwhile."""
+    Path(os.environ[LOG]).write_text("began", encoding="utf-8")
+    ctypes.PyDLL(None).sleep(3600)
+    return tiny()
+
+
+def meddling() -> nn.Module:
+    """Changes what other audits of the same process would see."""
+    os.chdir("/")
+    os.environ.clear()
+    sys.path.remove("")
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    nn.Conv2d.forward = None  # type: ignore[assignment,method-assign]
+    return nn.Sequential(nn.Linear(6, 2, device="cpu"))
 
 
 def crashing() -> nn.Module:

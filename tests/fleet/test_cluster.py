@@ -99,14 +99,34 @@ def test_a_worker_that_is_killed_costs_nothing(dask: Cluster, fleet: Fleet) -> N
 
 
 def test_a_model_that_kills_its_workers_is_a_row(dask: Cluster, fleet: Fleet) -> None:
-    models = fleet.list("tests.fleet.networks:killed --input 1x6x6\n" + "\n".join(LINES[:2]))
+    names = ["killing_the_parent", "killed"]
+    models = fleet.list("".join(f"tests.fleet.networks:{n} --input 1x6x6\n" for n in names) + "\n".join(LINES[:2]))
     running = lipaudit("--models-from", str(models), "-o", str(fleet.record), "--cluster", dask.address)
     _, err = running.communicate(timeout=240)
     assert running.returncode == 3
     message = "every worker process that had it died, also while nothing else ran"
-    assert f"lipaudit: error: tests.fleet.networks:killed: {message}" in err
+    assert f"lipaudit: error: tests.fleet.networks:killing_the_parent: {message}" in err
+    assert "lipaudit: error: tests.fleet.networks:killed: the worker process was ended by SIGKILL" in err
     assert "Traceback" not in err
-    assert [entry["status"] for entry in fleet.entries()] == ["failed", "done", "done"]
+    assert [entry["status"] for entry in fleet.entries()] == ["failed", "failed", "done", "done"]
+
+
+def test_a_factory_is_what_its_file_says_now(dask: Cluster, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fleet.folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    bounds = []
+    for scale in (1.0, 9.0):
+        code = (
+            f"import torch\ndef net():\n    m = torch.nn.Linear(4, 1)\n    m.weight.data.fill_({scale})\n    return m\n"
+        )
+        Path("rescaled.py").write_text(code)
+        args = ("rescaled:net", "--input", "1,4", "-o", str(fleet.record), "--restart", "--quiet")
+        running = lipaudit(*args, "--cluster", dask.address)
+        _, err = running.communicate(timeout=240)
+        assert running.returncode == 0, err
+        (entry,) = fleet.entries()
+        bounds.append(entry["report"]["network"]["upper_bound"])
+    assert bounds == pytest.approx([2.0, 18.0], rel=1e-3)
 
 
 class Idle:

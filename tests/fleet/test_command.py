@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lipaudit.cli import main
+from lipaudit.errors import ClusterError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
 from tests.fleet.fleets import Fleet
@@ -122,6 +123,44 @@ def test_other_settings_need_another_record(fleet: Fleet, capsys: pytest.Capture
     assert main([*args, "--tol", "0.01", "--restart"]) == 0
     (entry,) = fleet.entries()
     assert entry["report"]["settings"]["tolerance"] == 0.01
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_restart_forgets_nothing_where_nothing_can_begin(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def connected(*_: object) -> None:
+        raise ClusterError("no scheduler answers")
+
+    args = [RESNET, "-o", str(fleet.record), "--quiet"]
+    assert main(args) == 0
+    before = fleet.record.read_bytes()
+    monkeypatch.setattr("lipaudit.fleet.cluster.connected", connected)
+    assert main([*args, "--restart", "--cluster", "tcp://127.0.0.1:9"]) == 2
+    assert capsys.readouterr().err == "lipaudit: error: no scheduler answers\n"
+    assert main([*args, "--restart", "--radius", "1"]) == 2
+    assert main([*args, "no*.onnx", "--restart"]) == 3
+    assert fleet.record.read_bytes() == before
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_record_that_goes_away_is_never_said_to_be_there(
+    fleet: Fleet, replaced: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(tasks: Iterable[Task], _jobs: int, _debug: bool) -> Generator[Entry, None, None]:
+        yield from map(perform, tasks)
+        fleet.record.unlink()
+        if replaced:
+            fleet.record.write_text("precious")
+
+    monkeypatch.setattr("lipaudit.fleet.local.run_local", run)
+    assert main([RESNET, "-o", str(fleet.record)]) == (2 if replaced else 0)
+    err = capsys.readouterr().err
+    assert (f"lipaudit: every report is in {fleet.record}" in err) == (not replaced)
+    if replaced:
+        assert fleet.record.read_text() == "precious"
+        fleet.record = Path(err.split(" is in ")[1].strip())
+    assert [entry["status"] for entry in fleet.entries()] == ["done"]
 
 
 @pytest.mark.usefixtures("in_process")

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from lipaudit.cli import main
 from lipaudit.fleet.content import external_files, named_files, unchanged
 from lipaudit.fleet.task import Task, perform
 
@@ -54,6 +55,34 @@ def test_external_data_belongs_to_its_model(split: Path, tmp_path: Path) -> None
     data.write_bytes(data.read_bytes()[:-1] + b"?")
     assert not unchanged(entry.files)
     assert external_files(SAMPLE) == {}
+
+
+def test_files_are_those_that_the_loader_opens(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(split.parent))
+    expected = sorted([digest(split), digest(split.parent / "net.data")])
+    for typed in (f" {split} ", f"{split}\n", "~/net.onnx"):
+        entry = perform(Task(typed, {}, {}))
+        assert sorted(entry.files.values()) == expected
+        assert entry.report is not None
+        assert entry.report["model"]["file_sha256"] == digest(split)
+    assert list(named_files("resnet18", {"weights": "~/net.data", "around": "~/net.onnx"}).values()) == [
+        digest(split.parent / "net.data"),
+        digest(split),
+    ]
+
+
+@pytest.mark.parametrize("verb", [[], ["--jobs", "1"], ["compare", "--methods", "sedghi2019"]])
+@pytest.mark.parametrize("typed", ["net.onnx", " net.onnx", "~/net.onnx"])
+def test_no_report_replaces_what_the_audit_reads(
+    split: Path, typed: str, verb: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(split.parent))
+    monkeypatch.chdir(split.parent)
+    for name in ("net.data", "net.onnx"):
+        before = Path(name).read_bytes()
+        assert main([*verb, typed, "-o", name]) == 2
+        assert f"-o {name} would replace " in capsys.readouterr().err
+        assert Path(name).read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "folder.onnx", "missing.onnx", "net.pt", "resnet18"])

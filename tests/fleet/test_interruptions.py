@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.fleet.fleets import Fleet, kept, lipaudit
+from tests.fleet import networks
+from tests.fleet.fleets import Fleet, kept, lipaudit, until
 
 pty = pytest.importorskip("pty")  # POSIX, as are the signals
 
@@ -72,6 +73,19 @@ def test_control_c_ends_the_workers_and_keeps_what_is_finished(fleet: Fleet) -> 
     assert "Traceback" not in shown
     assert psutil.wait_procs(workers, timeout=20)[1] == []
     assert [entry["status"] for entry in fleet.entries()] == ["done"] * 2
+
+
+@pytest.mark.parametrize("network", ["starting", "holding_the_interpreter"])
+def test_a_killed_fleet_leaves_no_process(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, network: str) -> None:
+    log = fleet.folder / "log"
+    monkeypatch.setenv(networks.LOG, str(log))
+    running = lipaudit(f"tests.fleet.networks:{network}", "--input", "1x6x6", "--jobs", "1")
+    until(lambda: log.exists() and log.read_text() != "")
+    started = psutil.Process(running.pid).children(recursive=True)
+    assert ("sleep" in {process.name() for process in started}) == (network == "starting")
+    running.kill()
+    running.communicate()
+    assert psutil.wait_procs(started, timeout=20)[1] == []
 
 
 def _read(terminal: int) -> str:

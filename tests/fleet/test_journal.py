@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lipaudit
 from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet import journal as module
 from lipaudit.fleet.content import named_files
@@ -116,6 +120,7 @@ def test_a_torn_header_is_as_good_as_none(path: Path, length: int) -> None:
     ("line", "message"),
     [
         ("no json", "it is no object"),
+        ("[" * 100_000, "it is no object"),
         ("[]", "it is no object"),
         ('{"spec": "a", "options": {}, "status": "done", "exit_code": 0}', "files is missing"),
         ('{"spec": "a", "options": {}, "status": "done", "exit_code": 0, "files": {}}', "it is done but has no report"),
@@ -130,6 +135,128 @@ def test_damage_in_the_middle_is_refused_with_its_line(path: Path, line: str, me
     with pytest.raises(UsageError, match=f"line 3 is no outcome of an audit .*{message}"), opened(path, SETTINGS):
         pass
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("line", ["no json", '{"spec": "a"}', "[" * 100_000])
+def test_a_whole_last_line_that_is_no_outcome_is_no_torn_one(path: Path, line: str) -> None:
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+    path.write_text(path.read_text() + line + "\n")
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=f"^{path} is damaged: line 3 is no outcome"), opened(path, SETTINGS):
+        pass
+    assert path.read_bytes() == before
+
+
+def test_an_edited_report_is_named_by_its_line(path: Path) -> None:
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+        journal.append(done(B, report={"tool": {"version": lipaudit.__version__}}))
+    with opened(path, SETTINGS) as journal:
+        found = journal.outcomes([A, B])
+        assert next(found) == (done(A), fakes.report())
+        with pytest.raises(
+            UsageError, match=f"^{path} is damaged: line 3 holds no report of an audit .*; remove the line"
+        ):
+            next(found)
+
+
+def test_a_header_without_a_version_is_named(path: Path) -> None:
+    with opened(path, SETTINGS):
+        pass
+    header = json.loads(path.read_text())
+    del header["tool"]["version"]
+    path.write_text(json.dumps(header) + "\n")
+    with pytest.raises(UsageError, match=rf"^{path} is damaged: line 1 .*\(tool.version\)"), opened(path, SETTINGS):
+        pass
+
+
+@pytest.mark.parametrize("name", ["weights", "tol"])
+def test_a_setting_that_is_missing_is_named(path: Path, name: str) -> None:
+    with opened(path, {key: value for key, value in SETTINGS.items() if key != name}):
+        pass
+    with (
+        pytest.raises(UsageError, match=rf"other settings \({name} missing, now (null|0\.001)\)"),
+        opened(path, SETTINGS),
+    ):
+        pass
+
+
+def test_a_restart_forgets_nothing_before_it_begins(path: Path) -> None:
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+    before = path.read_bytes()
+    with opened(path, SETTINGS, restart=True) as journal:
+        assert journal.state(A) == "new"
+        assert path.read_bytes() == before
+        journal.begin()
+        assert specs(path) == []
+        journal.append(done(B))
+        journal.append(done(A))
+        assert list(journal.entries([A, B])) == [done(A), done(B)]
+    assert specs(path) == ["b", "a"]
+
+
+@pytest.mark.parametrize("finish", [Journal.restore, lambda journal: journal.settle([A, B])])
+def test_a_record_that_was_removed_is_written_again(path: Path, finish: Callable[[Journal], None]) -> None:
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+        journal.append(done(B))
+        whole = path.read_bytes()
+        path.unlink()
+        finish(journal)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("finish", [Journal.restore, lambda journal: journal.settle([A])])
+def test_a_file_in_the_place_of_the_record_is_left_alone(path: Path, finish: Callable[[Journal], None]) -> None:
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+        whole = path.read_bytes()
+        path.unlink()
+        path.write_text("precious")
+        with pytest.raises(OutputError, match=f"another file has taken the place of {path} .* recorded is in "):
+            finish(journal)
+    assert path.read_text() == "precious"
+    (other,) = set(path.parent.iterdir()) - {path}
+    assert other.suffix == ".jsonl"
+    assert other.read_bytes() == whole
+
+
+def test_a_folder_that_was_removed_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "fleet.jsonl"
+    path.parent.mkdir()
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+        shutil.rmtree(path.parent)
+        with pytest.raises(OutputError, match=r"cannot be kept in .*: No such file or directory"):
+            journal.settle([A])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_limit_of_the_size_of_files_is_one_clear_error(path: Path) -> None:
+    import resource
+
+    with opened(path, SETTINGS) as journal:
+        journal.append(done(A))
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))
+    try:
+        with (
+            pytest.raises(OutputError, match=r"cannot be kept in .*: File too large"),
+            opened(path, SETTINGS) as journal,
+        ):
+            journal.append(done(B))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+
+
+def test_a_machine_without_a_temporary_folder_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    with pytest.raises(OutputError, match="cannot be kept in a temporary file: No such file"), opened(None, SETTINGS):
+        pass
 
 
 def test_other_settings_are_refused_by_name(path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,13 @@ import psutil
 import pytest
 
 import lipaudit
+from lipaudit.errors import WorkerError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.local import run_local, threads_per_worker
 from lipaudit.fleet.task import Task, perform
 from lipaudit.report.json import to_dict
 from tests.fleet import networks
+from tests.fleet.fleets import until
 
 NETWORKS = "tests.fleet.networks"
 SHAPE = {"input_shape": [1, 6, 6]}
@@ -61,13 +64,82 @@ def test_every_death_costs_its_own_task_and_no_other(capfd: pytest.CaptureFixtur
 def test_memory_does_not_grow_with_the_number_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     monkeypatch.setenv(networks.LOG, str(log))
-    entries = list(run_local([task("leaking")] * 9, jobs=1, lifetime=3))
-    assert [entry.status for entry in entries] == ["done"] * 9
+    entries = list(run_local([task("leaking")] * 4, jobs=1))
+    assert [entry.status for entry in entries] == ["done"] * 4
     pairs = [line.split() for line in log.read_text().splitlines()]
-    assert list(Counter(pid for pid, _ in pairs).values()) == [3, 3, 3]
+    assert len({pid for pid, _ in pairs}) == 4
     memory = [int(megabytes) for _, megabytes in pairs]
-    assert memory[2] > memory[0] + networks.LEAK  # it does grow within a process
-    assert max(memory[3:]) < max(memory[:3]) + networks.LEAK / 2
+    assert max(memory) < min(memory) + networks.LEAK / 2
+
+
+def test_processes_are_replaced_and_code_has_one_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import lipaudit.fleet.local as local
+
+    begin, pids = local._Worker.begin, list[int]()
+
+    def noted(self: Any, given: Task, attempt: int) -> None:
+        pids.append(self.process.pid)
+        begin(self, given, attempt)
+
+    monkeypatch.setattr(local._Worker, "begin", noted)
+    missing = Task("missing.onnx", {}, {})
+    entries = list(run_local([missing] * 5 + [task("tiny"), missing, missing], jobs=1, lifetime=3))
+    assert [entry.status for entry in entries] == ["failed"] * 5 + ["done"] + ["failed"] * 2
+    assert list(Counter(pids).values()) == [3, 2, 1, 2]
+
+
+def test_code_changes_nothing_for_other_audits() -> None:
+    tasks = [task("meddling"), task("wide"), Task("sample_models/digits_resnet.onnx", {}, {})]
+    meddling, *others = run_local(
+        [replace(t, options={"input_shape": [1, 6]} if n == 0 else t.options) for n, t in enumerate(tasks)], jobs=1
+    )
+    assert meddling.status == "done", meddling.error
+    for entry, alone in zip(others, map(perform, tasks[1:]), strict=True):
+        found, expected = timeless(entry.report), timeless(alone.report)
+        assert {**found, "environment": None} == {**json.loads(json.dumps(expected)), "environment": None}
+
+
+def test_an_architecture_that_is_code_is_code() -> None:
+    assert task("tiny").runs_code
+    assert Task("w.pth", {"arch": "package.module:factory"}, {}).runs_code
+    assert Task("w.pth", {}, {"arch": "package.module:factory"}).runs_code
+    assert not Task("w.pth", {"arch": "resnet18"}, {"arch": "package.module:factory"}).runs_code
+    assert not any(Task(spec, {"arch": arch}, {}).runs_code for spec, arch in [("timm:vit", None), ("a.onnx", "?:?")])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_dead_worker_is_noticed_though_a_copy_of_it_lives() -> None:
+    start = time.monotonic()
+    (entry,) = run_local([task("forking")], jobs=1)
+    assert "was ended by SIGKILL" in (entry.error or "")
+    assert time.monotonic() - start < 600  # the copy sleeps for an hour
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="groups of processes")
+def test_a_worker_ends_with_what_it_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv(networks.LOG, str(log))
+
+    def tasks() -> Iterator[Task]:
+        yield task("starting")
+        until(lambda: log.exists() and log.read_text() != "")
+        yield Task("missing.onnx", {}, {})
+
+    with closing(run_local(tasks(), jobs=2)) as entries:
+        assert next(entries).spec == "missing.onnx"
+        child = psutil.Process(int(log.read_text()))
+    assert psutil.wait_procs([child], timeout=20)[1] == []
+
+
+def test_a_system_without_room_for_a_process_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", full)
+    with pytest.raises(
+        WorkerError, match=r"no process can be started for an audit \(Resource temporarily unavailable\)"
+    ):
+        list(run_local([task("tiny")], jobs=1))
 
 
 def test_workers_share_the_cache_of_norms(tmp_path: Path) -> None:
@@ -84,7 +156,7 @@ def test_workers_share_the_cache_of_norms(tmp_path: Path) -> None:
 
 def test_closing_ends_the_processes_at_once() -> None:
     start = time.monotonic()
-    with closing(run_local([task("tiny"), task("sleeping"), task("sleeping")], jobs=2)) as entries:
+    with closing(run_local([task("tiny"), task("sleeping"), task("sleeping")], jobs=3)) as entries:
         assert next(entries).status == "done"
         pids = [child.pid for child in children()]
     assert len(pids) == 2

@@ -118,6 +118,10 @@ def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"model": "a", "tol": 0.1}', '"tol" is unknown'),
         ('{"model": "a", "weights": {}}', '"weights" is text or a number, not {}'),
         ('{"model": "a", "input": [true]}', '"input" is text or a number, not true'),
+        ('{"model": "a", "input": 8, "model": "b"}', '"model" is there twice: name it once'),
+        ('{"model": "a", "weights": {"x": 1, "x": 2}}', '"x" is there twice'),
+        ('{"model": "a", "input": []}', '"input" is an empty list: leave it out, or write null'),
+        ('{"model": "a", "mean": [], "std": 1}', '"mean" is an empty list'),
         ('{"model": "a", "structure": "yes"}', '"structure" is true or false'),
         ('{"model": "a", "mean": NaN, "std": Infinity, "radius": NaN}', "nan is not a finite number"),
         ('{"a":' * 5000, "recursion"),
@@ -141,6 +145,12 @@ def test_the_first_bad_line_is_explained_and_the_others_are_counted(read: Read) 
 def test_a_list_without_models_is_refused(read: Read, text: str) -> None:
     with pytest.raises(UsageError, match="names no model: write one per line"):
         read(text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_a_list_in_another_encoding_is_refused(read: Read, encoding: str) -> None:
+    with pytest.raises(UsageError, match=r"models\.txt is no text in UTF-8 .*: save it as UTF-8"):
+        read("resnet50\n".encode(encoding))
 
 
 @pytest.mark.parametrize("source", ["missing.txt", ".", "nul\0byte"])

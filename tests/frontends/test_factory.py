@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -22,6 +23,14 @@ def build():
     return Net()
 def wrong():
     return "no module"
+def meddling():
+    import os
+    os.mkdir("elsewhere")
+    os.chdir("elsewhere")
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_grad_enabled(False)
+    return nn.Linear(6, 2, device="cpu", dtype=torch.float32)
 def broken():
     raise RuntimeError("no luck")
 """
@@ -68,6 +77,16 @@ def test_the_generator_is_seeded_and_restored():
 def test_errors_name_the_cause(spec, error, message):
     with pytest.raises(error, match=message):
         frontends.load(spec, input_shapes={"": (1, 6)})
+
+
+def test_the_working_directory_and_the_defaults_of_torch_are_restored():
+    def settings():
+        return os.getcwd(), torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
+
+    before = settings()
+    assert frontends.load("user_code:meddling", input_shapes={"": (1, 6)}).module.weight.dtype == torch.float32
+    assert settings() == before
+    assert torch.zeros(1).device.type == "cpu"
 
 
 def test_the_input_size_is_asked_for():

@@ -1,3 +1,4 @@
+import shutil
 import socket
 import urllib.request
 
@@ -119,6 +120,16 @@ def test_wildcards_over_files(tmp_path):
     for name in ("b.onnx", "a.onnx", "c.txt"):
         (tmp_path / name).write_bytes(b"x")
     assert frontends.expand(f"{tmp_path}/*.onnx") == [f"{tmp_path}/a.onnx", f"{tmp_path}/b.onnx"]
+
+
+def test_a_file_whose_name_has_a_wildcard_is_that_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("net*.onnx", "net1.onnx", "net?.onnx"):
+        shutil.copy("sample_models/digits_resnet.onnx", tmp_path / name)
+    for name in (f"{tmp_path}/net*.onnx", f"{tmp_path}/net?.onnx", "~/net*.onnx"):
+        assert frontends.expand(name) == [name]
+        assert frontends.load(name).spec == name
+    assert len(frontends.expand(f"{tmp_path}/ne*.onnx")) == 3
 
 
 def test_listing():

@@ -1,0 +1,64 @@
+"""The first line of a fleet's record: what the file is, and with which settings its audits were made."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lipaudit import __version__
+from lipaudit.errors import UsageError
+from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
+
+
+def header_line(settings: dict[str, Any]) -> str:
+    """The first line of a new record, without its end."""
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    tool = {"name": "lipaudit", "version": __version__}
+    return json.dumps(
+        {"kind": KIND, "schema_version": SCHEMA_VERSION, "tool": tool, "created": created, "settings": settings}
+    )
+
+
+def begins_a_header(line: bytes) -> bool:
+    """Whether a line is a first one of which the end is missing."""
+    start = json.dumps({"kind": KIND})[:-1].encode()
+    return line[: len(start)] == start[: len(line)]
+
+
+def check_header(header: Any, settings: dict[str, Any], path: Path | None) -> None:
+    """Raise :class:`~lipaudit.errors.UsageError` where a parsed first line is none, or belongs to audits with other settings."""
+    if not is_header(header):
+        raise UsageError(f"{path} is there and no record of a fleet: name another file with -o")
+    version = str(header.get("schema_version"))
+    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        raise UsageError(
+            f"{path} has the version {version} of the record and this lipaudit writes {SCHEMA_VERSION}: name another file"
+        )
+    if not isinstance(header["tool"].get("version"), str):
+        raise damaged(path, 1, "does not say which lipaudit wrote it (tool.version)", "")
+    before = header.get("settings")
+    if before != settings:
+        raise UsageError(
+            f"{path} holds audits with other settings ({_differences(before, settings)}): name another file with -o, or "
+            "start over with --restart"
+        )
+
+
+def damaged(path: Path | None, number: int, what: str, remedy: str = "remove the line, ") -> UsageError:
+    """The error for a line that somebody has edited."""
+    return UsageError(
+        f"{path} is damaged: line {number} {what}; {remedy}name another file with -o, or start over with --restart"
+    )
+
+
+def _differences(before: Any, now: dict[str, Any]) -> str:
+    if not isinstance(before, dict):
+        return "its first line has none"
+
+    def said(settings: dict[str, Any], name: str) -> str:
+        return json.dumps(settings[name]) if name in settings else "missing"
+
+    pairs = [(name, said(before, name), said(now, name)) for name in sorted({*before, *now})]
+    return ", ".join(f"{name} {old}, now {new}" for name, old, new in pairs if old != new)
