@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+# what opens HTML whose lines are HTML, too; in the others of its kinds they are text or part of a comment (CommonMark 0.31, 4.6)
+_TAG = re.compile(r" {0,3}</?(?!(?:pre|script|style|textarea)(?:\s|>|\Z))[a-z]", re.I)
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,7 @@ class Marks:
 
 
 def find_marks(lines: Sequence[str], markers: Sequence[str]) -> Marks:
-    """Where ``markers``, comments of HTML, stand alone on a line as blocks of their own (CommonMark).
+    """Where ``markers``, comments of HTML, stand alone on a line, outside of lists, code and what HTML takes for text (CommonMark).
 
     >>> find_marks(["- item", "  ```", "  <!-- a -->", "", "<!-- a -->", "~~~"], ("<!-- a -->",))
     Marks(lines=((4, '<!-- a -->'),), open_block='~~~')
@@ -30,7 +34,13 @@ def find_marks(lines: Sequence[str], markers: Sequence[str]) -> Marks:
         if token.level == 0 and token.map
     ]
     bare += ["", markers[0]]
-    found = [(start, bare[start]) for start, _, kind in blocks if kind == "html_block" and bare[start] in markers]
+    found = [
+        (number, bare[number])
+        for start, end, kind in blocks
+        if kind == "html_block" and (bare[start] in markers or _TAG.match(bare[start]))
+        for number in range(start, end)
+        if bare[number] in markers
+    ]
     if found and found[-1][0] == appended:
         return Marks(tuple(found[:-1]), "")
     return Marks(tuple(found), next(bare[start] for start, end, _ in blocks if start <= appended < end))
