@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import lipaudit
 from lipaudit.cli import main
 from lipaudit.export.plot import compose, draw
 from lipaudit.report.record import AuditReport
@@ -118,6 +119,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     api.audit = audit  # type: ignore[attr-defined]
     frontends.expand = lambda spec: [spec + "18", spec + "50"] if spec == "several" else [spec]  # type: ignore[attr-defined]
+    frontends.__path__ = [str(Path(lipaudit.__file__).parent / "frontends")]
     monkeypatch.setitem(sys.modules, "lipaudit.api", api)
     monkeypatch.setitem(sys.modules, "lipaudit.frontends", frontends)
     return seen
