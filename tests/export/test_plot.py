@@ -149,7 +149,7 @@ def test_the_option_writes_the_picture_beside_the_report(
         (["net", "--plot", "bounds.svg", "--structure"], "computes no figures"),
         (["a", "b", "--plot", "bounds.svg"], "draws one model, and these are 2"),
         (["several", "--plot", "bounds.svg"], "draws one model, and these are 2"),
-        (["model.svg", "--plot", "model.svg"], "--plot model.svg would replace model.svg"),
+        (["model.onnx", "--plot", "model.svg"], "--plot model.svg would replace model.onnx"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_the_audit(
@@ -161,7 +161,8 @@ def test_what_cannot_be_drawn_is_refused_before_the_audit(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model.svg").write_text("kept")
+    (tmp_path / "model.onnx").write_text("kept")
+    (tmp_path / "model.svg").symlink_to("model.onnx")
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert message in printed.err
