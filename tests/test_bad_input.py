@@ -89,6 +89,7 @@ def unwritable(folder: Path) -> list[str]:
 
 GATED = str(SAMPLE.with_name("digits_se.onnx"))
 BALL = ("--domain", "ball", "--radius", "0.5", "--mean", "0", "--std", "1")
+BALL_OF_TENSORS = ("--domain", "ball", "--radius", "0.5")
 
 
 def no_picture(folder: Path) -> list[str]:
@@ -98,7 +99,7 @@ def no_picture(folder: Path) -> list[str]:
 
 def other_tensor(folder: Path) -> list[str]:
     torch.save(torch.zeros(1, 3, 16, 16), folder / "x.pt")
-    return [GATED, *BALL, "--around", str(folder / "x.pt")]
+    return [GATED, *BALL_OF_TENSORS, "--around", str(folder / "x.pt")]
 
 
 def two_inputs(folder: Path) -> list[str]:
@@ -142,7 +143,7 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (given(GATED, "--domain", "pixels", "--mean", "0,0,0", "--std", "1"), 2, ["1 channel"]),
         (given(GATED, "--around", "cat.png"), 2, ["--domain ball"]),
         (given(GATED, *BALL, "--around", "nowhere.png"), 2, ["nowhere.png", "no file"]),
-        (given(GATED, *BALL, "--around", "nowhere.npy"), 2, ["nowhere.npy", "no file"]),
+        (given(GATED, *BALL_OF_TENSORS, "--around", "nowhere.npy"), 2, ["nowhere.npy", "no file"]),
         (no_picture, 2, ["cat.png", "no image", "PNG or JPEG"]),
         (other_tensor, 2, ["(1, 3, 16, 16)", "(1, 1, 16, 16)"]),
         (two_inputs, 2, ["one input", "has 2"]),

@@ -546,7 +546,7 @@ def test_control_c_leaves_no_file(tmp_path: Path) -> None:
         "import os, signal, sys, time, types, lipaudit.cli as cli;"
         "api, front = types.ModuleType('lipaudit.api'), types.ModuleType('lipaudit.frontends');"
         f"api.audit = lambda spec, **options: (os.kill(os.getpid(), {int(signal.SIGINT)}), time.sleep(60));"
-        "front.expand = lambda spec: [spec];"
+        "front.expand = lambda spec: [spec]; front.__path__ = [os.path.join(os.path.dirname(cli.__file__), '..', 'frontends')];"
         "sys.modules |= {'lipaudit.api': api, 'lipaudit.frontends': front};"
         "sys.exit(cli.main(['net', '-o', 'report.txt']))"
     )

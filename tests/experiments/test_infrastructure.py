@@ -135,11 +135,11 @@ def test_a_row_of_the_wrong_length_is_refused() -> None:
         Table("t", ("a",), ((1, 2),))
 
 
-def test_the_seven_experiments_are_listed_with_both_sizes() -> None:
+def test_the_eight_experiments_are_listed_with_both_sizes() -> None:
     names = [experiment.name for experiment in all_experiments()]
     assert names == [
         "convergence", "spectral-table", "dimension-table", "simulated-convolutions", "resnet18-layers", "network-ratios",
-        "memory-table",
+        "regularization", "memory-table",
     ]  # fmt: skip
     text = listing(all_experiments())
     for experiment in all_experiments():

@@ -35,7 +35,11 @@ def task(name: str, **changes: Any) -> Task:
 
 def timeless(report: dict[str, Any] | None) -> dict[str, Any]:
     assert report is not None
-    return {key: value for key, value in report.items() if key not in ("created", "timings")}
+    environment = {
+        key: value for key, value in report["environment"].items() if key != "threads"
+    }  # a worker has its share
+    rest = {key: value for key, value in report.items() if key not in ("created", "timings", "environment")}
+    return {**rest, "environment": environment}
 
 
 def children() -> list[psutil.Process]:
