@@ -1,4 +1,4 @@
-"""A fleet of forty models, killed halfway and resumed: as long as it takes (``pytest -m long``)."""
+"""A fleet of forty models, killed halfway and resumed, and on a cluster: as long as it takes (``pytest -m long``)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fleet.dask_cluster import Cluster, settled
 from tests.fleet.fleets import Fleet, kept, lipaudit
 
 ROOT = Path(__file__).parents[2]
@@ -125,3 +126,24 @@ def test_forty_models_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyP
     own, worker = memory.growth(count // 2)
     assert own < 100
     assert worker < 400
+
+
+def test_forty_models_on_a_cluster_are_those_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    far, near = Fleet(tmp_path / "far"), Fleet(tmp_path / "near")
+    models = far.list("\n".join(forty(tmp_path)) + "\n")
+    args = ["--models-from", str(models), "--format", "json"]
+    local = lipaudit(*args, "--jobs", "2", "-o", str(near.record))
+    expected, _ = local.communicate()
+    (tmp_path / "cluster").mkdir()
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        running = lipaudit(*args, "--cluster", cluster.address, "-o", str(far.record))
+        far.wait_for(len(near.entries()) // 2)
+        cluster.workers()[0].kill()
+        found, err = running.communicate()
+    finally:
+        cluster.stop()
+    assert (running.returncode, local.returncode) == (3, 3), err
+    assert list(map(settled, far.entries())) == list(map(settled, near.entries()))
+    assert json.loads(found)["models"] == json.loads(expected)["models"]

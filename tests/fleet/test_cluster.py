@@ -3,64 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import lipaudit.fleet.cluster as cluster
 from lipaudit.errors import ClusterError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
-from tests.fleet.fleets import Fleet, kept, lipaudit, until
+from tests.fleet.dask_cluster import Cluster, settled
+from tests.fleet.fleets import Fleet, lipaudit
 
 ROOT = Path(__file__).parents[2]
 SLOW = [("tests.fleet.networks:slow", {"input_shape": [1, size, 6]}) for size in range(6, 9)]
 MODELS = [("sample_models/digits_resnet.onnx", {}), ("tests.fleet.networks:wide", {"input_shape": [1, 6, 6]}), *SLOW]
 LINES = [f"{spec}" + (f" --input {'x'.join(map(str, o['input_shape']))}" if o else "") for spec, o in MODELS]
-
-
-class Cluster:
-    """A scheduler and the nannies of two workers, somewhere else than where the models are."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.processes = folder, list[subprocess.Popen[bytes]]()
-        self.file = folder / "scheduler.json"
-        common = ["--scheduler-file", str(self.file), "--no-dashboard"]
-        self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common)
-        until(self.file.exists)
-        self.address = json.loads(self.file.read_text())["address"]
-        for _ in range(2):
-            self._start("dask_worker", *common, "--nthreads", "1", "--local-directory", str(folder))
-        until(lambda: len(self.workers()) == 2)
-
-    def _start(self, module: str, *args: str) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
-        log = self.folder / f"{module}{len(self.processes)}.log"
-        with log.open("wb") as output:
-            command = [sys.executable, "-m", f"distributed.cli.{module}", *args]
-            self.processes.append(
-                subprocess.Popen(command, cwd=self.folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
-            )
-
-    def workers(self) -> list[psutil.Process]:
-        """The processes that audit, which their nannies have started."""
-        nannies = [psutil.Process(process.pid) for process in self.processes[1:]]
-        return [child for nanny in nannies for child in nanny.children() if "spawn_main" in " ".join(child.cmdline())]
-
-    def stop(self) -> None:
-        workers = self.workers()
-        for process in reversed(self.processes):
-            process.kill()
-            process.wait()
-        for worker in workers:
-            worker.kill()
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +35,6 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     monkeypatch.chdir(ROOT)
     return Fleet(tmp_path)
-
-
-def settled(entry: dict[str, Any]) -> dict[str, Any]:
-    """What does not depend on the machine: the cluster decides how many threads a worker has."""
-    entry = kept(entry)
-    entry["report"]["environment"].pop("threads")
-    return entry
 
 
 def test_a_worker_that_is_killed_costs_nothing(dask: Cluster, fleet: Fleet) -> None:
