@@ -14,7 +14,7 @@ from typing import Any
 
 from lipaudit.errors import UsageError
 from lipaudit.report.comparison import Comparison
-from lipaudit.report.json import decoded, no_constant
+from lipaudit.report.json import check_kind, decoded, parsed
 
 SCHEMA_VERSION = "1.0"
 _KIND = "comparison"
@@ -43,11 +43,8 @@ def from_json(text: str | bytes) -> Comparison:
     Raises :class:`~lipaudit.errors.UsageError` for a document that is no comparison, that has a newer major version, or that lacks
     or contradicts what it must say; the message names the place.
     """
-    try:
-        document = json.loads(text, parse_constant=no_constant)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"this is not JSON, so it is no comparison: {error}") from None
-    _check_identity(document)
+    document = parsed(text, _KIND)
+    check_kind(document, _KIND, "compare", SCHEMA_VERSION)
     try:
         timed = _with_seconds(document)
     except (KeyError, IndexError, TypeError, AttributeError):
@@ -58,21 +55,6 @@ def from_json(text: str | bytes) -> Comparison:
     found = decoded(Comparison, {**timed, "tool_version": document["tool"].get("version")}, "comparison")
     _check_words(found)
     return found
-
-
-def _check_identity(document: Any) -> None:
-    tool = document.get("tool") if isinstance(document, dict) else None
-    if not isinstance(tool, dict) or tool.get("name") != "lipaudit" or document.get("kind") != _KIND:
-        raise UsageError(
-            f"this JSON is no comparison: its kind is not {_KIND!r}; use a file written by `lipaudit compare --format json`"
-        )
-    version = str(document.get("schema_version"))
-    supported = SCHEMA_VERSION.split(".")[0]
-    if version.split(".")[0] != supported:
-        raise UsageError(
-            f"the comparison has schema version {version}, this lipaudit reads {supported}.x; install the lipaudit that wrote it or "
-            "a newer one"
-        )
 
 
 def _with_seconds(document: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from lipaudit.report.figures import log10_of
+
 STATUSES = ("finite", "unbounded", "unsupported")
 RIGORS = ("certified", "numerical", "estimate")
 # decimal arithmetic, which rounds figures for display and judges gates, holds no power of ten beyond this one
@@ -166,10 +168,7 @@ def _close(a: float, b: float) -> bool:
 
 def _size(entry: Entry, key: str) -> float | None:
     """The decimal logarithm of a bound, minus infinity for 0; None where there is none."""
-    plain, log10 = _number(entry, key), _number(entry, f"log10_{key}")
-    if log10 is not None or plain is None:
-        return log10
-    return math.log10(plain) if plain > 0 else -math.inf
+    return log10_of(_number(entry, key), _number(entry, f"log10_{key}"))
 
 
 def _number(entry: Entry, key: str) -> float | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lipaudit.errors import UsageError
 from lipaudit.report.diff_match import Match, match_layers
 from lipaudit.report.diff_scope import check_comparable, differences
-from lipaudit.report.figures import factor, has_bound, has_bracket, is_above, log10_figure
+from lipaudit.report.figures import Record, factor, has_bound, has_bracket, is_above, log10_figure
 from lipaudit.report.record import AuditReport, DomainRecord, LayerRecord, ModelRecord, NetworkRecord, SettingsRecord
 
 LOST, GAINED, STATUS, MISSING = "lost", "gained", "status", "missing"
@@ -24,8 +24,6 @@ ROSE, FELL, SAME = "rose", "fell", "same"
 ROUNDING = 1e-9
 # the constant of a row this close to 1 (in log10) does not tell how much the network depends on it
 _ONE = 1e-6
-
-Record = LayerRecord | NetworkRecord | DomainRecord
 
 
 @dataclass(frozen=True)

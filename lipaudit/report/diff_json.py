@@ -13,7 +13,7 @@ from typing import Any
 from lipaudit.errors import UsageError
 from lipaudit.report.contradictions import Part, part_contradiction
 from lipaudit.report.diff import FELL, GAINED, GREW, LOST, MISSING, ROSE, SAME, SHRANK, STATUS, WITHIN, ReportDiff
-from lipaudit.report.json import decoded, no_constant
+from lipaudit.report.json import check_kind, decoded, parsed
 
 SCHEMA_VERSION = "1.0"
 _KIND = "diff"
@@ -38,21 +38,9 @@ def from_json(text: str | bytes) -> ReportDiff:
     Raises :class:`~lipaudit.errors.UsageError` for a document that is no diff, that has a newer major version, or that lacks or
     contradicts what it must say; the message names the place.
     """
-    try:
-        document = json.loads(text, parse_constant=no_constant)
-    except (ValueError, RecursionError) as error:  # also numbers of too many digits
-        raise UsageError(f"this is not JSON, so it is no diff: {error}") from None
-    tool = document.get("tool") if isinstance(document, dict) else None
-    if not isinstance(tool, dict) or tool.get("name") != "lipaudit" or document.get("kind") != _KIND:
-        raise UsageError(
-            f"this JSON is no diff: its kind is not {_KIND!r}; use a file written by `lipaudit diff --format json`"
-        )
-    version, supported = str(document.get("schema_version")), SCHEMA_VERSION.split(".")[0]
-    if version.split(".")[0] != supported:
-        raise UsageError(
-            f"the diff has schema version {version}, this lipaudit reads {supported}.x; install the lipaudit that wrote it or a newer one"
-        )
-    found = decoded(ReportDiff, {**document, "tool_version": tool.get("version")}, "diff")
+    document = parsed(text, _KIND)
+    check_kind(document, _KIND, "diff", SCHEMA_VERSION)
+    found = decoded(ReportDiff, {**document, "tool_version": document["tool"].get("version")}, "diff")
     _check_words(found)
     _check_figures(document)
     return found

@@ -41,8 +41,8 @@ def log10_figure(record: Record) -> float | None:
     if record.status != "finite":
         return None
     if record.rigor == "estimate":
-        return _log10(record.estimate, record.log10_estimate)
-    return _log10(record.upper_bound, record.log10_upper_bound)
+        return log10_of(record.estimate, record.log10_estimate)
+    return log10_of(record.upper_bound, record.log10_upper_bound)
 
 
 def factor(before: Record, after: Record, log10: float | None) -> float | None:
@@ -59,7 +59,7 @@ def is_above(row: LayerRecord, other: LayerRecord) -> bool:
         return False
     if _is_exact(row.lower_bound) and _is_exact(other.upper_bound):
         return row.lower_bound > other.upper_bound
-    lower = _log10(row.lower_bound, row.log10_lower_bound)
+    lower = log10_of(row.lower_bound, row.log10_lower_bound)
     upper = log10_figure(other)
     return lower is not None and upper is not None and lower > upper
 
@@ -77,7 +77,12 @@ def _is_exact(value: float | None) -> TypeGuard[float]:
     return value is not None and value >= _SMALLEST
 
 
-def _log10(value: float | None, log10: float | None) -> float | None:
+def log10_of(value: float | None, log10: float | None) -> float | None:
+    """The decimal logarithm of a figure given plainly, as a logarithm or both: minus infinity for 0, None where it is not known.
+
+    >>> log10_of(None, 412.0), log10_of(100.0, None), log10_of(0.0, None)
+    (412.0, 2.0, -inf)
+    """
     if log10 is not None or value is None:
         return log10
     return math.log10(value) if value > 0 else -math.inf

@@ -61,7 +61,7 @@ def from_json(text: str | bytes) -> AuditReport:
     Raises :class:`~lipaudit.errors.UsageError` for a document that is no lipaudit report, that has a newer major
     version, or that lacks or contradicts what it must say; the message names the place.
     """
-    return _report(_parsed(text))
+    return _report(parsed(text, "lipaudit report"))
 
 
 def reports_from_json(text: str | bytes) -> tuple[AuditReport, ...]:
@@ -69,7 +69,7 @@ def reports_from_json(text: str | bytes) -> tuple[AuditReport, ...]:
 
     Raises :class:`~lipaudit.errors.UsageError` as :func:`from_json` does, saying which report of the array is wrong.
     """
-    document = _parsed(text)
+    document = parsed(text, "lipaudit report")
     if not isinstance(document, list):
         return (_report(document),)
     if not document:
@@ -83,11 +83,34 @@ def reports_from_json(text: str | bytes) -> tuple[AuditReport, ...]:
     return tuple(reports)
 
 
-def _parsed(text: str | bytes) -> Any:
+def parsed(text: str | bytes, what: str) -> Any:
+    """The value of a JSON text; a :class:`~lipaudit.errors.UsageError` says that it is no ``what``."""
     try:
         return json.loads(text, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:  # no JSON, no text, numbers or nesting without measure
-        raise UsageError(f"this is not JSON, so it is no lipaudit report: {error}") from None
+        raise UsageError(f"this is not JSON, so it is no {what}: {error}") from None
+
+
+def check_kind(document: Any, kind: str, verb: str, supported: str) -> None:
+    """Refuse what is no document of lipaudit of that kind, as ``verb`` writes it, in the major version of ``supported``."""
+    if not _is_ours(document) or document.get("kind") != kind:
+        raise UsageError(
+            f"this JSON is no {kind}: its kind is not {kind!r}; use a file written by `lipaudit {verb} --format json`"
+        )
+    _check_version(str(document.get("schema_version")), supported, kind)
+
+
+def _is_ours(document: Any) -> bool:
+    tool = document.get("tool") if isinstance(document, dict) else None
+    return isinstance(tool, dict) and tool.get("name") == "lipaudit"
+
+
+def _check_version(version: str, supported: str, what: str) -> None:
+    major = supported.split(".")[0]
+    if version.split(".")[0] != major:
+        raise UsageError(
+            f"the {what} has schema version {version}, this lipaudit reads {major}.x; install the lipaudit that wrote it or a newer one"
+        )
 
 
 def _report(document: Any) -> AuditReport:
@@ -116,19 +139,12 @@ def _check_identity(document: Any) -> None:
         raise UsageError(
             "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"
         )
-    tool = document.get("tool")
-    if not isinstance(tool, dict) or tool.get("name") != "lipaudit":
+    if not _is_ours(document):
         raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
     kind = document.get("kind")
     if isinstance(kind, str) and kind in _OTHERS:
         raise UsageError(f"this JSON is {_OTHERS[kind]}")
-    version = document["schema_version"]
-    major, supported = version.split(".")[0], SCHEMA_VERSION.split(".")[0]
-    if major != supported:
-        raise UsageError(
-            f"the report has schema version {version}, this lipaudit reads {supported}.x; "
-            "install the lipaudit that wrote it or a newer one"
-        )
+    _check_version(document["schema_version"], SCHEMA_VERSION, "report")
 
 
 def _plain(value: Any) -> Any:
