@@ -26,11 +26,12 @@ from lipaudit.cli.options import (
     input_shape,
     positive,
     seed_option,
+    tolerance_option,
     weights_option,
     with_options,
 )
 from lipaudit.cli.plot import PlotFile, plot_option
-from lipaudit.cli.terminal import Progress, complain, emit, import_frameworks, say, shielded, worst
+from lipaudit.cli.terminal import Progress, complain, deliver, emit, import_frameworks, shielded, worst
 from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
 
@@ -42,14 +43,9 @@ _OPTIONS = with_options(
     weights_option,
     arch_option,
     device_option,
-    click.option(
-        "--tol",
-        type=float,
-        default=1e-3,
-        show_default=True,
-        callback=positive,
-        help="Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded "
-        "convolutions may leave a larger ratio.",
+    tolerance_option(
+        "Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded convolutions may "
+        "leave a larger ratio."
     ),
     click.option(
         "--structure",
@@ -167,7 +163,7 @@ def audit(
     summary has one row for each, and one that fails, or crashes, stops none of the others.
     """
     from lipaudit.report.render import Layout
-    from lipaudit.report.write import check_no_model, check_writable, write_whole
+    from lipaudit.report.write import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
     form = format_of(form, output)
@@ -213,12 +209,8 @@ def audit(
             emit(("\n\n" if reports else "") + text)
         reports.append(report)
         codes.append(gates.judge(report))
-    if reports and file:
-        write_whole(file, layout.render(reports, several) + "\n")
-        if not quiet:
-            say(f"lipaudit: report written to {file}")
-    elif reports and not streamed:
-        emit(layout.render(reports, several))
+    if reports and not streamed:
+        deliver(layout.render(reports, several), file, "report", quiet)
     if plot and reports:
         plot.write(reports[0], debug, quiet)
     return worst(codes)

@@ -20,10 +20,11 @@ from lipaudit.cli.options import (
     listed,
     positive,
     seed_option,
+    tolerance_option,
     weights_option,
     with_options,
 )
-from lipaudit.cli.terminal import Progress, emit, import_frameworks, say, shielded
+from lipaudit.cli.terminal import Progress, deliver, import_frameworks, shielded
 from lipaudit.fleet.interrupts import delayed
 
 _OPTIONS = with_options(
@@ -37,14 +38,7 @@ _OPTIONS = with_options(
     weights_option,
     arch_option,
     device_option,
-    click.option(
-        "--tol",
-        type=float,
-        default=1e-3,
-        show_default=True,
-        callback=positive,
-        help="Relative tolerance of the certified bounds that the figures are judged by.",
-    ),
+    tolerance_option("Relative tolerance of the certified bounds that the figures are judged by."),
     seed_option,
     click.option(
         "--iterations",
@@ -91,7 +85,7 @@ def compare(
 
     `lipaudit methods` lists the methods.
     """
-    from lipaudit.report.write import check_no_model, check_writable, write_whole
+    from lipaudit.report.write import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
     file = None if output == Path("-") else output
@@ -114,10 +108,5 @@ def compare(
     finally:
         if progress:
             progress.finish()
-    if file:
-        write_whole(file, text + "\n")
-        if not quiet:
-            say(f"lipaudit: comparison written to {file}")
-    else:
-        emit(text)
+    deliver(text, file, "comparison", quiet)
     return 0

@@ -10,7 +10,7 @@ import click
 
 from lipaudit.cli.options import debug_option, format_of, format_option, with_options
 from lipaudit.cli.saved import only_report, read_saved
-from lipaudit.cli.terminal import emit, say
+from lipaudit.cli.terminal import deliver, say
 from lipaudit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def diff(
     """
     from lipaudit.diffing import diff as diff_reports
     from lipaudit.report.diff_text import renderings
-    from lipaudit.report.write import check_no_model, check_writable, write_whole
+    from lipaudit.report.write import check_no_model, check_writable
 
     file = None if output == Path("-") else output
     if file:
@@ -90,12 +90,7 @@ def diff(
     wanted = (models[0], models[-1]) if models else (None, None)
     found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
     text = renderings(everything)[format_of(form, output)](found)
-    if file:
-        write_whole(file, text + "\n")
-        if not quiet:
-            say(f"lipaudit: diff written to {file}")
-    else:
-        emit(text)
+    deliver(text, file, "diff", quiet)
     return _judge(found, after, max_growth, max_layer_growth, quiet)
 
 

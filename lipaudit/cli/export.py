@@ -11,7 +11,7 @@ import click
 from lipaudit.cli.gates import chosen_gates, gate_options, given_gates
 from lipaudit.cli.options import debug_option, with_options
 from lipaudit.cli.saved import listed, picked, read_saved
-from lipaudit.cli.terminal import emit, say, worst
+from lipaudit.cli.terminal import deliver, say, say_failure, worst
 from lipaudit.errors import UsageError
 from lipaudit.export.failure import Failure
 from lipaudit.export.registry import FORMATS, export_reports, find_format
@@ -100,22 +100,19 @@ def export(
             gates.say_without_figures()
         gates = gates.of_structures()
     settings = ExportSettings(gates.gates, None if report == "-" else report, spec_version or "1.6", model_index)
-    new = file is not None and not file.exists()
-    if card is not None:
-        write_whole(card, _updated(card, reports, failures, settings))
-    elif file is not None:
-        write_whole(file, export_reports(reports, name, settings, failures) + "\n")
+    if card is None:
+        deliver(export_reports(reports, name, settings, failures), file, "report", quiet)
     else:
-        emit(export_reports(reports, name, settings, failures))
-    if file is not None and not quiet:
-        made = "; there was no card of this name, so that a new one was made" if card is not None and new else ""
-        say(f"lipaudit: report written to {file}{made}")
+        made = "" if card.exists() else "; there was no card of this name, so that a new one was made"
+        write_whole(card, _updated(card, reports, failures, settings))
+        if not quiet:
+            say(f"lipaudit: report written to {card}{made}")
     return worst([*map(_complain, failures), *map(gates.judge, reports)]) if FORMATS[name].judges else 0
 
 
 def _complain(failure: Failure) -> int:
     """Say on stderr why a model has no report; its exit code."""
-    say(f"lipaudit: error: {'' if failure.model in failure.error else f'{failure.model}: '}{failure.error}")
+    say_failure(failure.model, failure.error)
     return failure.exit_code
 
 

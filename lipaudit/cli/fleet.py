@@ -14,7 +14,7 @@ import click
 from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
-from lipaudit.cli.terminal import emit, import_frameworks, say, shielded, worst
+from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
 
@@ -184,8 +184,7 @@ def _judged(journal: Journal, requests: list[ModelRequest], gates: ChosenGates) 
     codes = [0]
     for entry, report in journal.outcomes(requests):
         if report is None:
-            message = entry.error or ""
-            say(f"lipaudit: error: {'' if entry.spec in message else f'{entry.spec}: '}{message}")
+            say_failure(entry.spec, entry.error or "")
             rows.append(row_of(entry, None))
             codes.append(entry.exit_code)
             continue
@@ -199,18 +198,13 @@ def _deliver(
     journal: Journal, requests: list[ModelRequest], rows: list[Row], settings: dict[str, Any], shown: Shown
 ) -> None:
     from lipaudit.fleet.render import render
-    from lipaudit.report.write import write_whole
 
     wide = shown.file is not None or not sys.stdout.isatty()
     if shown.form == "jsonl":
         for line in journal.lines(requests):
             emit(line)
-    elif shown.file is None:
-        emit(render(rows, settings, shown.form, wide))
     else:
-        write_whole(shown.file, render(rows, settings, shown.form, wide) + "\n")
-        if not shown.quiet:
-            say(f"lipaudit: summary written to {shown.file}")
+        deliver(render(rows, settings, shown.form, wide), shown.file, "summary", shown.quiet)
 
 
 class FleetProgress:

@@ -119,6 +119,11 @@ weights_option = click.option(
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
 
 
+def tolerance_option(help_text: str) -> Callable[[Command], Command]:
+    """``--tol``, which is a tolerance of something else for every command."""
+    return click.option("--tol", type=float, default=1e-3, show_default=True, callback=positive, help=help_text)
+
+
 _BY_SUFFIX = {".json": "json", ".md": "markdown", ".tsv": "tsv"}
 
 

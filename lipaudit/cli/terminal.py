@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -82,13 +83,21 @@ def complain(error: Exception, debug: bool, spec: str = "") -> int:
     if debug:
         traceback.print_exception(error)
     message = one_line(str(error)) or type(error).__name__
-    where = f"{spec}: " if spec and spec not in message else ""
     if isinstance(error, LipauditError):
-        say(f"lipaudit: error: {where}{message}")
+        say_failure(spec, message)
         return error.exit_code
     hint = "" if debug else "; run again with --debug for the traceback and report it"
-    say(f"lipaudit: bug: {where}{type(error).__name__}: {message} (a defect of lipaudit{hint})")
+    say(f"lipaudit: bug: {_where(spec, message)}{type(error).__name__}: {message} (a defect of lipaudit{hint})")
     return BUG
+
+
+def say_failure(model: str, message: str) -> None:
+    """One line on stderr for a model without a report, named unless the message does it."""
+    say(f"lipaudit: error: {_where(model, message)}{message}")
+
+
+def _where(model: str, message: str) -> str:
+    return f"{model}: " if model and model not in message else ""
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -108,6 +117,18 @@ def emit(text: str) -> None:
     except OSError as error:
         _give_up_stdout(error)
     flush()
+
+
+def deliver(text: str, file: Path | None, what: str, quiet: bool) -> None:
+    """Data into a file, whole, which is said on stderr; to stdout without one."""
+    from lipaudit.report.write import write_whole
+
+    if file is None:
+        emit(text)
+        return
+    write_whole(file, text + "\n")
+    if not quiet:
+        say(f"lipaudit: {what} written to {file}")
 
 
 def flush() -> None:
