@@ -121,13 +121,13 @@ class AuditCheckpoints:
                 return self._report(network, step)
 
     def _report(self, network: nn.Module, step: int) -> AuditReport:
-        if self._last is not None and self._last[0] == step and _is_of(self._last[1], network):
+        weights = _weights(network)
+        if self._last is not None and self._last[0] == step and _is_of(self._last[1], weights):
             return self._last[1]
         path = self.path(step)
-        known = self._prepare(path, network)
-        weights = _weights(network)
+        known = self._prepare(path, weights)
         report = audit(network, input_shape=self.input_shape, **self.options)
-        if _weights(network) != weights:
+        if not _is_of(report, weights):  # the audit hashes them when it has ended
             raise UsageError(
                 "the weights changed while they were audited, by a hook of the network or in its forward pass in evaluation mode: the "
                 "report is of neither; take out what changes them"
@@ -142,7 +142,7 @@ class AuditCheckpoints:
         self._last = (step, report)
         return report
 
-    def _prepare(self, path: Path, network: nn.Module) -> AuditReport | None:
+    def _prepare(self, path: Path, weights: str | None) -> AuditReport | None:
         """Find out before an audit whether its report may be written; a report of the same weights that is there already."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ class AuditCheckpoints:
             known = AuditReport.from_json(path.read_bytes())
         except UsageError:
             raise _occupied(path, "no report of an audit") from None
-        if not _is_of(known, network):
+        if not _is_of(known, weights):
             raise _occupied(path, "the report of other weights")
         return known
 
@@ -267,8 +267,8 @@ def _weights(network: nn.Module) -> str | None:
     return state_dict_sha256(network) if known else None
 
 
-def _is_of(report: AuditReport, network: nn.Module) -> bool:
-    return report.model.state_dict_sha256 == state_dict_sha256(network)
+def _is_of(report: AuditReport, weights: str | None) -> bool:
+    return report.model.state_dict_sha256 == weights
 
 
 def _occupied(path: Path, what: str) -> UsageError:
