@@ -12,7 +12,6 @@ iterations as Singla's does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -239,7 +238,8 @@ def norms_plot(trained: Sequence[Trained]) -> Plot:
 
 def _run(request: Request) -> Result:
     if request.full:
-        return run(request, CIFAR, cifar10(request.data or Path()), seeds=10, rounds=10)
+        assert request.data is not None  # run.check_folder has seen to it
+        return run(request, CIFAR, cifar10(request.data), seeds=10, rounds=10)
     return run(request, DIGITS, digits(), seeds=5, rounds=10)
 
 

@@ -74,6 +74,8 @@ def run(
     Raises:
         LipauditError: where the device or the weights are not available.
     """
+    if experiment.full_data:
+        check_folder(experiment, full, data)
     with full_precision():
         return experiment.function(Request(full, find_device(device), weights, seed, progress, data))
 

@@ -13,6 +13,7 @@ from lipaudit.errors import OutputError
 from lipaudit.experiments.plot import draw
 from lipaudit.experiments.result import Cell, Result, Table
 from lipaudit.export.matplotlib_ import plot_problem
+from lipaudit.report.write import replacing
 
 
 @contextmanager
@@ -85,12 +86,8 @@ def _cell(value: Cell) -> str:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; name another folder with -o") from None
