@@ -4,7 +4,7 @@ The exported program is made functional first (in-place operations read through 
 high-level operations are kept. Everything that depends on weights alone is evaluated with the real tensors, with the
 dtype that the network uses, and becomes a constant of the operations that read it: the audited function is the
 real-arithmetic function defined by these constants. Operations that read only the shape of their input become
-constants, too.
+constants, too (:mod:`lipaudit.graph.folding`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError, GraphError
 from lipaudit.graph.arguments import bind
+from lipaudit.graph.folding import evaluated, is_constant, parts
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
 from lipaudit.graph.placeholders import has_values, unknown
 from lipaudit.graph.trace import MOST_NUMBERS, ROOT, trace
-
-# Operations whose result depends on the shape and dtype of their tensor argument only.
-_SHAPE_ONLY = {
-    f"aten.{name}.default" for name in ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
-}
 
 
 def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
@@ -153,16 +149,14 @@ class _Reader:
             source, index = args
             return self._getitem(node, source, index)
         if not isinstance(target, torch._ops.OpOverload):
-            if not list(_parts((args, kwargs), Ref)):
+            if not list(parts((args, kwargs), Ref)):
                 raise CaptureError(f"the captured graph calls {target}, which is not an ATen operation")
             arguments = {str(i): _argument(a) for i, a in enumerate(args)}
             return self._append(node, str(target), arguments)
-        op = str(target)
-        shape_only = op in _SHAPE_ONLY
-        if shape_only or not list(_parts((args, kwargs), Ref)):
-            return self._evaluate(node, target, args, kwargs)
-        bound = {name: _argument(value) for name, value in bind(target, args, kwargs).items()}
-        return self._append(node, op, bound)
+        bound = bind(target, args, kwargs)
+        if is_constant(target, bound):
+            return evaluated(target, bound, node.meta.get("val"))
+        return self._append(node, str(target), {name: _argument(value) for name, value in bound.items()})
 
     def _append(self, node: torch.fx.Node, op: str, arguments: Mapping[str, Argument]) -> Any:
         value = node.meta.get("val")
@@ -189,35 +183,6 @@ class _Reader:
             Node(node.name, "getitem", {"self": picked, "index": index}, (picked.info,), _module_path(node))
         )
         return Ref(node.name, picked.info)
-
-    def _evaluate(self, node: torch.fx.Node, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
-        draws = torch.Tag.nondeterministic_seeded in target.tags
-        if draws and bind(target, args, kwargs).get("train") is not False:  # dropout in eval mode draws nothing
-            raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
-        names = tuple(dict.fromkeys(n for c in _parts((args, kwargs), Constant) for n in c.names))
-
-        def real(value: Any) -> Any:
-            if isinstance(value, Constant):
-                return value.value
-            if isinstance(value, Ref):  # only its shape is read
-                return torch.zeros(value.info.shape, dtype=value.info.dtype)
-            if isinstance(value, list | tuple):
-                return type(value)(real(v) for v in value)
-            if isinstance(value, dict):
-                return {k: real(v) for k, v in value.items()}
-            return value
-
-        if any(c.value.is_meta for c in _parts((args, kwargs), Constant)):
-            result = pytree.tree_map_only(torch.Tensor, unknown, node.meta.get("val"))
-        else:
-            result = target(*real(tuple(args)), **real(dict(kwargs)))
-
-        def wrap(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return Constant(value, names)
-            return tuple(wrap(v) for v in value) if isinstance(value, list | tuple) else value
-
-        return wrap(result)
 
     def _outputs(self) -> tuple[list[str], list[str], int]:
         output = next(n for n in self.program.graph.nodes if n.op == "output")
@@ -281,18 +246,8 @@ def _argument(value: Any) -> Argument:
     return value  # type: ignore[no-any-return]
 
 
-def _parts(value: Any, kind: type) -> Iterator[Any]:
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _parts(part, kind)
-    elif isinstance(value, dict):
-        yield from _parts(list(value.values()), kind)
-
-
 def _constant_names(arguments: Iterable[Argument]) -> Iterator[str]:
-    for constant in _parts(list(arguments), Constant):
+    for constant in parts(list(arguments), Constant):
         yield from constant.names
 
 
