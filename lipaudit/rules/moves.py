@@ -99,6 +99,10 @@ def _without_axis(operand: Magnitude, axis: int, shape: tuple[int, ...]) -> Radi
 )  # fmt: skip
 def same_axes(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """Entries of each axis are dropped, reordered or joined by constants; where some are repeated the copies count."""
+    if (
+        node.op == "aten.roll.default" and not node["dims"]
+    ):  # the flattened tensor is rolled: slices become parts of others
+        return entries_and_whole(node, effect, operands)
     return tuple(Radii(o.shape, _copied(node, effect, operands[0].radii)) for o in node.outputs)
 
 

@@ -41,13 +41,28 @@ def total(node: Node, _settings: Settings) -> Effect:
 @rule(
     "aten.amax.default", "aten.amin.default", "aten.aminmax.default",
     "aten.max.default", "aten.max.dim", "aten.min.default", "aten.min.dim",
-    "aten.topk.default", "aten.sort.default", "aten.sort.stable", "aten.kthvalue.default",
+    "aten.sort.default", "aten.sort.stable", "aten.kthvalue.default",
     "aten.median.default", "aten.median.dim",
     formula="1", source="order statistics: sorting brings two vectors no further apart", exact=True,
 )  # fmt: skip
 def order_statistics(node: Node, _settings: Settings) -> Effect:
     """Sorting is 1-Lipschitz (rearrangement inequality), and each result is a part of the sorted entries."""
     return stretch(node, {"self": 1.0})
+
+
+@rule(
+    "aten.topk.default",
+    formula="1; unbounded for several entries with sorted=False",
+    source="order statistics: sorting brings two vectors no further apart", exact=True,
+)  # fmt: skip
+def topk(node: Node, _settings: Settings) -> Effect:
+    """The k largest or smallest entries in order; unsorted, two of them change places where the data change."""
+    if node["sorted"] is False and number(node, "k") > 1:
+        return Effect.unbounded(
+            "topk with sorted=False gives the entries in an order that depends on the data: two of them change places at a "
+            "jump; use sorted=True"
+        )
+    return order_statistics(node, _settings)
 
 
 @rule(

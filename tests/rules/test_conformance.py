@@ -17,7 +17,7 @@ import torch
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.arguments import overload
 from lipaudit.rules.registry import Combination, Effect, Settings, Status, all_rules, apply_rule, find_rule
-from tests.nodes import Data, Operation, unit_vectors
+from tests.nodes import Data, Operation, data, operation, unit_vectors
 from tests.rules.cases import Case, all_cases
 
 CASES = all_cases()
@@ -52,6 +52,16 @@ def test_conformance(case: Case) -> None:
     assert rule is not None
     if case.exact if case.exact is not None else rule.exact:
         assert found >= 1 / 1.001, f"claimed to be attained, but only {found:.6f} of the constant was found"
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_order_of_unsorted_entries_jumps(largest: bool) -> None:
+    """Two entries of topk(sorted=False) change places where a tie is broken the other way."""
+    built = operation("aten.topk.default", (data(1, 8), 3, 1, largest, False), {})
+    generator = torch.Generator().manual_seed(0)
+    pairs_at_ties = [broken_ties((torch.randn(1, 8, generator=generator).double(),), generator) for _ in range(300)]
+    values = Operation(built.node, built.inputs, lambda x: built.function(x)[:1])
+    assert max(stretch_between(values, *pair) for pair in pairs_at_ties) > 1e3
 
 
 def check_jacobians(operation: Operation, effect: Effect, case: Case) -> float:
@@ -147,6 +157,8 @@ def pairs(operation: Operation, case: Case) -> Iterator[tuple[Point, Point]]:
         yield x, draw(scale)
         yield x, shift(x, scale * 1e-3)
         yield tuple(p.round() for p in x), tuple(p.round() for p in draw(scale))
+    for _ in case.scales:
+        yield broken_ties(draw(1.0), generator)
     for scale in (1e-6, 1e6):
         yield draw(scale), draw(scale)
         yield constant_point(operation, 0.0), draw(scale)
@@ -155,6 +167,24 @@ def pairs(operation: Operation, case: Case) -> Iterator[tuple[Point, Point]]:
             zero = constant_point(operation, 0.0)
             for e in unit_vectors(x.shape):
                 yield zero, (*zero[:i], e, *zero[i + 1 :])
+
+
+def broken_ties(point: Point, generator: torch.Generator) -> tuple[Point, Point]:
+    """A point at which two entries of each tensor are equal, and the tie broken in both ways: where an order is a jump."""
+    ways: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+    for x in point:
+        flat = x.flatten()
+        if not x.dtype.is_floating_point or len(flat) < 2:
+            first = second = flat
+        else:
+            a, b = torch.randperm(len(flat), generator=generator)[:2].tolist()
+            flat[b] = flat[a]
+            first, second = flat.clone(), flat.clone()
+            first[a] += 1e-7
+            second[b] += 1e-7
+        ways[0].append(first.reshape(x.shape))
+        ways[1].append(second.reshape(x.shape))
+    return tuple(ways[0]), tuple(ways[1])
 
 
 def constant_point(operation: Operation, value: float) -> Point:
