@@ -102,6 +102,7 @@ _OPTIONS = with_options(
     seed_option,
     format_option(
         "JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
+        "html",
         "jsonl",
     ),
     click.option(
@@ -166,7 +167,7 @@ def audit(
     from lipaudit.report.write import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
-    form = format_of(form, output)
+    form = format_of(ctx, form, output)
     fleet = take_fleet(options)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))

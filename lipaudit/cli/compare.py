@@ -55,7 +55,7 @@ _OPTIONS = with_options(
         callback=positive,
         help="A method that has used up its seconds measures nothing more; a measurement that has begun is finished.",
     ),
-    format_option("JSON and TSV have raw numbers."),
+    format_option("JSON, TSV and CSV have raw numbers."),
     click.option(
         "-o",
         "--output",
@@ -88,6 +88,7 @@ def compare(
     from lipaudit.report.write import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
+    shape = format_of(ctx, form, output)
     file = None if output == Path("-") else output
     if file:
         check_writable(file)
@@ -104,7 +105,7 @@ def compare(
                 from lipaudit.api import compare as run_comparison
                 from lipaudit.report.comparison_text import RENDERINGS
 
-            text = RENDERINGS[format_of(form, output)](run_comparison(model, **options, progress=progress))
+            text = RENDERINGS[shape](run_comparison(model, **options, progress=progress))
     finally:
         if progress:
             progress.finish()

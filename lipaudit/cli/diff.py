@@ -48,7 +48,7 @@ _OPTIONS = with_options(
         help="The same of every row that both reports have. Rows without a counterpart are named and not judged.",
     ),
     click.option("--all", "everything", is_flag=True, help="Also list the rows of which no move is proven."),
-    format_option("JSON and TSV always have every row."),
+    format_option("JSON, TSV and CSV always have every row.", "html"),
     click.option(
         "-o", "--output", type=click.Path(path_type=Path), help="Write the diff to this file, whole or not at all."
     ),
@@ -61,7 +61,10 @@ _OPTIONS = with_options(
 @click.argument("after", type=click.Path(path_type=Path))
 @_OPTIONS
 @debug_option
+@click.pass_context
 def diff(
+    ctx: click.Context,
+    /,
     before: Path,
     after: Path,
     models: tuple[str, ...],
@@ -78,9 +81,11 @@ def diff(
     --model picks a report.
     """
     from lipaudit.diffing import diff as diff_reports
+    from lipaudit.export.html.diff import render as render_html
     from lipaudit.report.diff_text import renderings
     from lipaudit.report.write import check_no_model, check_writable
 
+    shape = format_of(ctx, form, output)
     file = None if output == Path("-") else output
     if file:
         check_writable(file)
@@ -89,7 +94,7 @@ def diff(
         raise UsageError("--model may be there twice, for BEFORE and for AFTER, and no more often")
     wanted = (models[0], models[-1]) if models else (None, None)
     found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
-    text = renderings(everything)[format_of(form, output)](found)
+    text = {**renderings(everything), "html": render_html}[shape](found)
     deliver(text, file, "diff", quiet)
     return _judge(found, after, max_growth, max_layer_growth, quiet)
 

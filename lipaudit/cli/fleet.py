@@ -15,6 +15,7 @@ from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
+from lipaudit.export.failure import Failure
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
 
@@ -203,6 +204,13 @@ def _deliver(
     if shown.form == "jsonl":
         for line in journal.lines(requests):
             emit(line)
+    elif shown.form == "html":
+        from lipaudit.export.html import render_all
+
+        outcomes = list(journal.outcomes(requests))
+        failures = [Failure(e.spec, e.error or "", e.exit_code) for e, report in outcomes if report is None]
+        page = render_all([report for _, report in outcomes if report is not None], failures)
+        deliver(page, shown.file, "summary", shown.quiet)
     else:
         deliver(render(rows, settings, shown.form, wide), shown.file, "summary", shown.quiet)
 

@@ -13,6 +13,7 @@ import click
 
 from lipaudit.cli.terminal import import_frameworks
 from lipaudit.errors import UsageError
+from lipaudit.report.suffixes import FORMS, form_of_file, suffixes
 
 Command = Callable[..., Any]
 # as in lipaudit.frontends.methods, which imports torch
@@ -124,26 +125,23 @@ def tolerance_option(help_text: str) -> Callable[[Command], Command]:
     return click.option("--tol", type=float, default=1e-3, show_default=True, callback=positive, help=help_text)
 
 
-_BY_SUFFIX = {".json": "json", ".md": "markdown", ".tsv": "tsv"}
-
-
 def format_option(help_text: str, *more: str) -> Callable[[Command], Command]:
-    """``--format``: ``table``, ``json``, ``markdown``, ``tsv`` and what a command has ``more``; see :func:`format_of`."""
+    """``--format``: the forms that every command has and those that one has ``more``; see :func:`format_of`."""
     return click.option(
         "--format",
         "form",
-        type=click.Choice(["table", "json", "markdown", "tsv", *more]),
-        help=f"{help_text} Default: what the name of the file after -o says (.json, .md, .tsv), else table.",
+        type=click.Choice([*FORMS, *more]),
+        help=f"{help_text} Default: what the name of the file after -o says ({', '.join(suffixes([*FORMS, *more]))}), else table.",
     )
 
 
-def format_of(form: str | None, output: Path | None) -> str:
-    """The format that was asked for, or the one that belongs to the suffix of the file.
-
-    >>> format_of(None, Path("a.JSON")), format_of("tsv", Path("a.json")), format_of(None, Path("report"))
-    ('json', 'tsv', 'table')
-    """
-    return form or _BY_SUFFIX.get("" if output is None else output.suffix.lower(), "table")
+def format_of(ctx: click.Context, form: str | None, output: Path | None) -> str:
+    """The format that was asked for, or the one that belongs to the suffix of the file; other suffixes are refused."""
+    if form is not None or output is None or output == Path("-"):
+        return form or "table"
+    choice = next(p.type for p in ctx.command.params if p.name == "form")
+    assert isinstance(choice, click.Choice)
+    return form_of_file(output, choice.choices)
 
 
 def device_choice(help_text: str) -> Callable[[Command], Command]:

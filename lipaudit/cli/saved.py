@@ -39,6 +39,7 @@ def read_saved(source: str, quiet: bool = False) -> tuple[SavedModel, ...]:
             return _of_a_record(source, content, quiet)
         return tuple(SavedModel(report.model.spec, report) for report in reports_from_json(content))
     except UsageError as error:
+        _refuse_other_files(source)
         raise UsageError(f"{source}: {error}") from None
 
 
@@ -79,6 +80,23 @@ def _content(source: str) -> bytes:
         raise UsageError(
             f"cannot read the report {source}: {reason}; name a file from `lipaudit --format json` or the record of a fleet"
         ) from None
+
+
+def _refuse_other_files(source: str) -> None:
+    """Say of a file that holds no report what it is, where its name tells."""
+    from lipaudit.frontends.spec import FILE_SUFFIXES  # imports torch, which is worth a better message
+
+    suffix = Path(source).suffix.lower()
+    report = Path(source).with_suffix(".json").name
+    if suffix in FILE_SUFFIXES:
+        raise UsageError(
+            f"{source} is a model or its weights, and this command reads reports: audit it first, `lipaudit {source} -o {report}`, then "
+            f"name {report}"
+        )
+    if suffix in (".html", ".tsv", ".csv"):
+        raise UsageError(
+            f"{source} is for people or spreadsheets and is not read back: save the report as JSON, -o {report}"
+        )
 
 
 def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, ...]:

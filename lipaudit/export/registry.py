@@ -60,10 +60,10 @@ def _markdown(reports: Sequence[AuditReport], failures: Sequence[Failure], _sett
     return "\n\n\n".join(filter(None, (Layout("markdown").render(reports), markdown(failures))))
 
 
-def _html(reports: Sequence[AuditReport], _failures: Sequence[Failure], _settings: ExportSettings) -> str:
-    from lipaudit.export.html import render
+def _html(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:
+    from lipaudit.export.html import render_all
 
-    return render(reports[0])
+    return render_all(reports, failures)
 
 
 _ALL = (
@@ -72,7 +72,7 @@ _ALL = (
     Format("sarif", ".sarif", _sarif, several=True, judges=True),
     Format("junit", ".xml", _junit, several=True, judges=True),
     Format("markdown", ".md", _markdown, several=True),
-    Format("html", ".html", _html),
+    Format("html", ".html", _html, several=True),
 )
 FORMATS = {entry.name: entry for entry in _ALL}
 

@@ -29,15 +29,16 @@ _ESTIMATE = "~ marks an estimate, which is no bound."
 
 
 def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool = True) -> str:
-    """The summary in one of the formats ``table``, ``markdown``, ``tsv`` and ``json``.
+    """The summary in one of the formats ``table``, ``markdown``, ``tsv``, ``csv`` and ``json``.
 
     Upper bounds are rounded up in table and Markdown, and exact in the others. A table that is not ``wide`` fits a terminal.
     """
     if form == "json":
         return _json(rows, settings)
-    if form == "tsv":
+    if form in ("tsv", "csv"):
         keys = [entry.name for entry in fields(Row)]
-        return "\n".join(["\t".join(keys), *(tsv.row(_flat(row, key) for key in keys) for row in rows)])
+        text = "\n".join(["\t".join(keys), *(tsv.row(_flat(row, key) for key in keys) for row in rows)])
+        return tsv.as_csv(text) if form == "csv" else text
     called = names([(row.spec, row.options) for row in rows])
     judged = any(row.gates is not None for row in rows)
     brief = form == "table" and not wide

@@ -21,7 +21,7 @@ from lipaudit.report.methods import steps_text
 from lipaudit.report.shorten import shorten_paths
 from lipaudit.report.summary import title
 from lipaudit.report.table import WIDTH
-from lipaudit.report.tsv import row
+from lipaudit.report.tsv import as_csv, row
 
 _LAYER = 26
 _GAP = "  "
@@ -99,6 +99,7 @@ RENDERINGS: dict[str, Callable[[Comparison], str]] = {
     "json": Comparison.to_json,
     "markdown": markdown,
     "tsv": tsv,
+    "csv": lambda found: as_csv(tsv(found)),
 }
 
 

@@ -18,11 +18,12 @@ from lipaudit.report.markdown import escape
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.summary import title
 from lipaudit.report.table import WIDTH
+from lipaudit.report.tsv import as_csv
 from lipaudit.report.tsv import row as tsv_row
 
 _LABEL = 12
-_HEAD = ("layer", "op", "before", "after", "factor", "verdict")
-_NUMERIC = ("before", "after", "factor")
+HEAD = ("layer", "op", "before", "after", "factor", "verdict")
+NUMERIC = ("before", "after", "factor")
 _FLOORS = {"layer": 14, "op": 6}
 
 
@@ -31,7 +32,7 @@ def table(found: ReportDiff, everything: bool = False) -> str:
     first = warning(found)
     lines = textwrap.wrap(first, WIDTH, break_on_hyphens=False)
     lines += _filled("Before", title(found.before.model)) + _filled("After", title(found.after.model)) + [""]
-    shown = _shown(found, everything)
+    shown = shown_rows(found, everything)
     if shown:
         lines += [*_laid_out(shown), ""]
     left = hidden(found, shown)
@@ -52,11 +53,11 @@ def markdown(found: ReportDiff, everything: bool = False) -> str:
     lines += [f"- Before: {escape(title(found.before.model))}", f"- After: {escape(title(found.after.model))}", ""]
     for section in sections(found):
         lines += [f"**{section.label}**", "", *(f"- {escape(line)}" for line in section.lines), ""]
-    shown = _shown(found, everything)
+    shown = shown_rows(found, everything)
     if shown:
-        lines.append("| " + " | ".join(_HEAD) + " |")
-        lines.append("|" + "|".join("---:" if key in _NUMERIC else "---" for key in _HEAD) + "|")
-        lines += ["| " + " | ".join(map(escape, _cells(change))) + " |" for change in shown] + [""]
+        lines.append("| " + " | ".join(HEAD) + " |")
+        lines.append("|" + "|".join("---:" if key in NUMERIC else "---" for key in HEAD) + "|")
+        lines += ["| " + " | ".join(map(escape, row_cells(change))) + " |" for change in shown] + [""]
     return "\n".join([*lines, escape(hidden(found, shown))]).rstrip()
 
 
@@ -98,22 +99,24 @@ def _raw(record: Record | None, known: Sequence[str]) -> tuple[object, ...]:
 
 
 def renderings(everything: bool) -> dict[str, Callable[[ReportDiff], str]]:
-    """How a diff is written, by format; JSON and TSV are always whole."""
+    """How a diff is written, by format; JSON, TSV and CSV are always whole."""
     return {
         "table": partial(table, everything=everything),
         "json": ReportDiff.to_json,
         "markdown": partial(markdown, everything=everything),
         "tsv": tsv,
+        "csv": lambda found: as_csv(tsv(found)),
     }
 
 
-def _shown(found: ReportDiff, everything: bool) -> list[LayerChange]:
+def shown_rows(found: ReportDiff, everything: bool) -> list[LayerChange]:
     """The rows of the table: changes of status first, the others in the order of the network."""
     rows = [change for change in found.layers if everything or has_moved(change)]
     return sorted(rows, key=lambda change: change.move is None or change.move.verdict not in LOUD)
 
 
-def _cells(change: LayerChange, upper_only: bool = False) -> list[str]:
+def row_cells(change: LayerChange, upper_only: bool = False) -> list[str]:
+    """The texts of a row, one per heading; ``upper_only`` leaves out lower bounds."""
     row, digits = change.record, digits_apart(change.before, change.after, change.move)
     figures = [figure_text(side, digits, upper_only) for side in (change.before, change.after)]
     quotient = quotient_text(change.move, is_estimated(change.before, change.after))
@@ -122,10 +125,10 @@ def _cells(change: LayerChange, upper_only: bool = False) -> list[str]:
 
 def _laid_out(shown: Sequence[LayerChange]) -> list[str]:
     """The table; where brackets of very long figures do not fit, the upper ends alone."""
-    columns = _columns(_HEAD, [_cells(change) for change in shown])
+    columns = _columns(HEAD, [row_cells(change) for change in shown])
     if _excess({key: min(width, _FLOORS.get(key, width)) for key, width in _widths(columns).items()}) > 0:
         head = ("layer", "op", "upper before", "upper after", "factor", "verdict")
-        columns = _columns(head, [_cells(change, upper_only=True) for change in shown])
+        columns = _columns(head, [row_cells(change, upper_only=True) for change in shown])
     widths = _widths(columns)
     excess = _excess(widths)
     for key in ("op", "layer"):
@@ -139,7 +142,7 @@ def _laid_out(shown: Sequence[LayerChange]) -> list[str]:
         [list(columns), rules, *zip(*columns.values(), strict=True)],
         tablefmt="plain",
         disable_numparse=True,
-        colalign=["right" if key in _NUMERIC else "left" for key in _HEAD],
+        colalign=["right" if key in NUMERIC else "left" for key in HEAD],
     )
     return [line.rstrip() for line in text.splitlines()]
 

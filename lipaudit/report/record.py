@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import os
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lipaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -170,6 +178,73 @@ class AuditReport:
         from lipaudit.report.table import render
 
         return render(self)
+
+    def __getitem__(self, name: str) -> LayerRecord:
+        """The row of this name, or the only row of the module of this path; a KeyError names what is close.
+
+        A module that runs several times has rows ``path``, ``path#2`` …, which are found by these names.
+        """
+        named = [layer for layer in self.layers if layer.name == name]
+        found = named or [layer for layer in self.layers if layer.module == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise KeyError(f"{name!r} has {len(found)} rows: {', '.join(layer.name for layer in found)}")
+        close = get_close_matches(name, [layer.name for layer in self.layers], n=3)
+        raise KeyError(f"no row {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "; see report.layers"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain dictionaries and lists, as the JSON document has them."""
+        from lipaudit.report.json import to_dict
+
+        return to_dict(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame with the fields of :class:`LayerRecord` as columns, indexed by name.
+
+        Raises :class:`~lipaudit.errors.UsageError` where pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("to_pandas needs pandas, which is not installed: pip install pandas") from None
+        names = [entry.name for entry in fields(LayerRecord)]
+        rows = [[getattr(layer, name) for name in names] for layer in self.layers]
+        return pandas.DataFrame(rows, columns=names).set_index("name")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report to a file, whole or not at all, as the suffix says: .json, .html, .md, .tsv, .csv, or .txt for the table.
+
+        :meth:`load` reads JSON back. Raises :class:`~lipaudit.errors.UsageError` for another suffix, and
+        :class:`~lipaudit.errors.OutputError` where the system refuses.
+        """
+        from lipaudit.report.render import Layout
+        from lipaudit.report.suffixes import FORMS, form_of_file
+        from lipaudit.report.write import write_whole
+
+        file = Path(path)
+        write_whole(file, Layout(form_of_file(file, [*FORMS, "html"]), wide=True).render([self]) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> AuditReport:
+        """The report in a JSON file that :meth:`save` or ``lipaudit --format json`` wrote.
+
+        Raises :class:`~lipaudit.errors.UsageError`, which names the file and what is wrong with it.
+        """
+        try:
+            return cls.from_json(Path(path).read_bytes())
+        except OSError as error:
+            raise UsageError(f"cannot read the report {os.fspath(path)}: {error.strerror}") from None
+        except UsageError as error:
+            raise UsageError(f"{os.fspath(path)}: {error}") from None
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the Markdown rendering as HTML, in which every text from the report is escaped."""
+        from markdown_it import MarkdownIt
+
+        from lipaudit.report.markdown import render
+
+        return str(MarkdownIt("js-default").render(render(self)))
 
     def to_json(self, indent: int | None = 2) -> str:
         """The report as JSON text (schema 1.0); ``AuditReport.from_json`` reads it back to an equal report."""

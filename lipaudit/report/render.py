@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 from lipaudit.errors import UsageError
 from lipaudit.report import json, markdown, table, tsv
 from lipaudit.report.columns import least_width, parse_columns
 from lipaudit.report.record import AuditReport
 
+_PAGES = "lipaudit.export.html"  # a layer above this one, so that it is found by its name
+
 
 @dataclass(frozen=True)
 class Layout:
-    """How reports are to be shown: ``form`` is ``table``, ``json``, ``markdown`` or ``tsv``.
+    """How reports are to be shown: ``form`` is ``table``, ``json``, ``markdown``, ``tsv``, ``csv`` or ``html``.
 
     ``wide`` lets chosen columns make a table wider than a terminal.
     """
@@ -26,7 +29,7 @@ class Layout:
     @classmethod
     def parse(cls, form: str, columns: str | None, depth: int | None, wide: bool = False) -> Layout:
         """The layout that a user asked for; a :class:`~lipaudit.errors.UsageError` says what does not go together."""
-        if form in ("json", "tsv") and (columns is not None or depth is not None):
+        if form in ("json", "tsv", "csv", "html") and (columns is not None or depth is not None):
             raise UsageError(f"--columns and --depth shape the table and the Markdown; --format {form} is always whole")
         keys = None if columns is None else parse_columns(columns)
         if keys and form == "table" and not wide and least_width(keys) > table.WIDTH:
@@ -47,6 +50,10 @@ class Layout:
             return json.to_json_array(reports) if several else json.to_json(reports[0])
         if self.form == "tsv":
             return tsv.render(reports)
+        if self.form == "csv":
+            return tsv.as_csv(tsv.render(reports))
+        if self.form == "html":
+            return str(import_module(_PAGES).render_all(reports))
         if self.form == "table":
             return "\n\n\n".join(table.render(report, self.columns, self.depth, self.wide) for report in reports)
         return "\n\n\n".join(markdown.render(report, self.columns, self.depth) for report in reports)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
@@ -46,3 +48,14 @@ def _cell(value: object) -> str:
 
 def _escape(text: str) -> str:
     return printable(text.replace("\\", "\\\\"))
+
+
+def as_csv(text: str) -> str:
+    """Tab-separated values as comma-separated ones (RFC 4180 but for the line ends); every cell stays as it is.
+
+    >>> as_csv("a\\tb\\n1,5\\t")
+    'a,b\\n"1,5",'
+    """
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(line.split("\t") for line in text.split("\n"))
+    return stream.getvalue().removesuffix("\n")

@@ -98,7 +98,7 @@ def test_markdown_lists_the_models_that_failed(capsys: Capture) -> None:
     assert err == ""
 
 
-@pytest.mark.parametrize("name", ["html", "huggingface", "cyclonedx"])
+@pytest.mark.parametrize("name", ["huggingface", "cyclonedx"])
 def test_one_model_is_picked_where_a_format_takes_one(name: str, capsys: Capture) -> None:
     assert main(["export", "fleet.jsonl", "--to", name]) == 2
     err = capsys.readouterr().err

@@ -1,5 +1,6 @@
-"""The report as one HTML page that needs nothing else: no network, no fonts, no scripts from elsewhere."""
+"""Reports as HTML pages that need nothing else: no network, no fonts, no scripts from elsewhere."""
 
+from lipaudit.export.html.fleet import render_all
 from lipaudit.export.html.page import render
 
-__all__ = ["render"]
+__all__ = ["render", "render_all"]

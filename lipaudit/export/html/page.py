@@ -1,23 +1,15 @@
-"""The whole page: its parts in reading order, its style and script, and the report itself as JSON.
-
-The page forbids itself everything from elsewhere (a Content-Security-Policy with the hashes of its own style and script), so that even
-a name that broke out of its place could load and run nothing.
-"""
+"""The page of one report: its parts in reading order, and the report itself as JSON."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from importlib import resources
-
 from lipaudit.export.html import depth, facts, graph, headline, shares, table
+from lipaudit.export.html.document import contents, document, embedded
 from lipaudit.export.html.markup import paragraphs, section, text
 from lipaudit.export.html.scale import Scale
 from lipaudit.report.display import count_text
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import sections
 
-_STYLES = ("page.css", "drawings.css", "table.css", "print.css")
 _PATTERNS = """<svg class="unseen" aria-hidden="true" width="0" height="0"><defs>
 <pattern id="unbounded" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
 <rect class="ground" width="6" height="6"/><rect class="stripe" width="3" height="6"/></pattern>
@@ -39,44 +31,11 @@ def render(report: AuditReport) -> str:
     It is to be written as UTF-8 and holds everything that it needs. Every text from the report is escaped; the report itself is
     inside as JSON, which the page offers as a file.
     """
-    style, script = "\n".join(map(_asset, _STYLES)), _asset("script.js")
     parts = _sections(report)
-    contents = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, body in parts if body)
     body = "\n".join(section(key, name, content) for key, name, content in parts)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="lipaudit {text(report.tool_version)}">
-<link rel="icon" href="data:,">
-<title>Lipschitz audit of {text(report.model.spec)}</title>
-<style>{style}</style>
-</head>
-<body>
-{_PATTERNS}
-<main>
-{headline.render(report)}
-<nav aria-label="Contents"><ul>{contents}</ul></nav>
-{body}
-</main>
-<script type="application/json" id="report">{embedded(report)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
-
-
-def embedded(report: AuditReport) -> str:
-    """The report's JSON, which no parser of HTML can take for an end of its element.
-
-    What is escaped stands inside strings only, where JSON reads the escapes as the same characters.
-    """
-    document = report.to_json(indent=None)
-    return document.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    main = f"{_PATTERNS}\n<main>\n{headline.render(report)}\n{contents(parts)}\n{body}\n</main>"
+    title = f"Lipschitz audit of {report.model.spec}"
+    return document(title, report.tool_version, main, "script.js", embedded(report.to_json(indent=None)))
 
 
 def _sections(report: AuditReport) -> list[tuple[str, str, str]]:
@@ -122,19 +81,3 @@ def _layers(report: AuditReport, scale: Scale | None) -> str:
         f"{f'<p>{words}</p>' if words else ''}\n"
         f'<div class="box" tabindex="0" role="region" aria-label="Table of layers">{table.render(report.layers, scale)}</div>'
     )
-
-
-def _asset(name: str) -> str:
-    return (resources.files("lipaudit.export.html") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing but this page's own style and script, and its empty icon."""
-    return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(source: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode("utf-8")).digest()).decode("ascii")
