@@ -60,12 +60,14 @@ from lipaudit.spectral.beforehand import KnownNorms, Progress
 from lipaudit.spectral.norms import Norms, UnknownNorms
 from lipaudit.spectral.published.registry import Options
 from lipaudit.spectral.store import NormStore
+from lipaudit.wording import names_arguments
 
 
+@names_arguments
 def audit(
     model: nn.Module | str,
-    *,
     input_shape: InputShape | None = None,
+    *,
     weights: str | None = None,
     arch: str | None = None,
     device: str = "auto",
@@ -213,11 +215,12 @@ def audit(
         )
 
 
+@names_arguments
 def compare(
     model: nn.Module | str,
+    input_shape: InputShape | None = None,
     *,
     methods: str | Sequence[str] | None = None,
-    input_shape: InputShape | None = None,
     weights: str | None = None,
     arch: str | None = None,
     device: str = "auto",

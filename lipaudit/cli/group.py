@@ -32,6 +32,7 @@ from lipaudit.cli.terminal import (
 )
 from lipaudit.errors import OutputError
 from lipaudit.fleet.interrupts import raise_remembered, remembered
+from lipaudit.wording import command_line
 
 _EPILOG = """\b
 Examples:
@@ -66,7 +67,7 @@ class _AuditByDefault(click.Group):
     """``lipaudit MODEL`` is ``lipaudit audit MODEL``: whatever is no verb starts the arguments of ``audit``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or args[0] not in (*self.commands, "-h", "--help", "--version"):
+        if args and args[0] not in (*self.commands, "-h", "--help", "--version"):
             args = ["audit", *args]
         return super().parse_args(ctx, args)
 
@@ -77,7 +78,7 @@ def main(args: Sequence[str] | None = None) -> int:
     replace_closed_streams()
     tolerate_any_character()
     try:
-        with remembered():
+        with command_line(), remembered():
             code = cli.main(
                 args=None if args is None else list(args), prog_name="lipaudit", standalone_mode=False, obj=state
             )
@@ -86,6 +87,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("lipaudit: interrupted")
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         say(f"lipaudit: error: {one_line(error.format_message())}{where}")
@@ -102,6 +106,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 @click.group(
     cls=_AuditByDefault,
+    no_args_is_help=True,
     epilog=_EPILOG,
     options_metavar="",
     subcommand_metavar="MODEL... | VERB ...",

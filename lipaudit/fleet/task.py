@@ -16,6 +16,7 @@ from lipaudit.errors import LipauditError, ModelLoadError, UsageError
 from lipaudit.fleet.content import external_files, named_files
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.frontends.spec import Kind, parse_spec
+from lipaudit.wording import command_line
 
 _DEFECT = 70
 _TUPLES = ("input_shape", "mean", "std")
@@ -61,7 +62,7 @@ class Task:
 def perform(task: Task) -> Entry:
     """Audit the model; whatever goes wrong becomes the entry's error."""
     try:
-        with ONE_AT_A_TIME, _in_folder(task.folder), _quiet(task.debug):
+        with command_line(), ONE_AT_A_TIME, _in_folder(task.folder), _quiet(task.debug):
             return _audited(task)
     except LipauditError as error:
         return _failed(task, str(error), error.exit_code)

@@ -35,10 +35,21 @@ def _not_found(spec: ModelSpec, name: str) -> str:
         Kind.TIMM: lambda: timm.names(),
         Kind.NAME: lambda: list(dict.fromkeys([*torchvision.names(), *timm.names()])),
     }
-    near = difflib.get_close_matches(name.lower(), pools[spec.kind](), n=3, cutoff=0.6)
+    near = _near(name.lower(), pools[spec.kind]())
     place = "torchvision or timm" if spec.kind is Kind.NAME else spec.kind.value
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    hint = f"; did you mean {', '.join(near[:-1])}{' or ' if near[1:] else ''}{near[-1]}?" if near else "."
     return f"no model named {name!r} in {place}{hint} See `lipaudit list PATTERN` for the names, or give a model file."
+
+
+def _near(name: str, pool: list[str]) -> list[str]:
+    """At most three names: those that go on where ``name`` ends, the shortest first, then those of close spelling.
+
+    >>> _near("vit_tiny", ["vit_tiny_patch16_384", "vit_tiny_patch16_224", "vit_base", "vit_tidy"])
+    ['vit_tiny_patch16_224', 'vit_tiny_patch16_384', 'vit_tidy']
+    """
+    longer = sorted((known for known in pool if known.startswith(name)), key=lambda known: (len(known), known))
+    close = difflib.get_close_matches(name, pool, n=3, cutoff=0.6)
+    return list(dict.fromkeys([*(longer if len(name) > 1 else []), *close]))[:3]
 
 
 def expand(spec: str) -> list[str]:

@@ -1,0 +1,67 @@
+"""Errors in the words of whoever asked: options of the command line there, arguments of the function in Python."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ParamSpec, TypeVar
+
+from lipaudit.errors import LipauditError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_COMMAND_LINE = ContextVar("command_line", default=False)
+# options whose argument in Python has another name
+_RENAMED = {"input": "input_shape"}
+_VALUE = r"(?: (?P<value>[A-Z][A-Z|]*|\d[\w.,]*|[\w.]+:[\w,.×]+|random|global|pixels|ball|gram|cpu|cuda)(?![\w-]))?"
+_OPTION = re.compile(r"(?P<open>\()?--(?P<name>[a-z][a-z0-9-]*[a-z0-9])(?(open)\)|" + _VALUE + ")")
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Errors raised inside keep the names of options."""
+    token = _COMMAND_LINE.set(True)
+    try:
+        yield
+    finally:
+        _COMMAND_LINE.reset(token)
+
+
+def names_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the errors of a public function speak of its own arguments, unless the command line has called it."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except LipauditError as error:
+            if not _COMMAND_LINE.get() and error.args:
+                error.args = (with_arguments(str(error), known), *error.args[1:])
+            raise
+
+    return call
+
+
+def with_arguments(message: str, known: Collection[str]) -> str:
+    """The message with options written as arguments where the function has one; others stay.
+
+    >>> with_arguments("the tolerance (--tol) is a number; give it with --input, as in --input 3x224x224", ["tol", "input_shape"])
+    "the tolerance (tol) is a number; give it with input_shape, as in input_shape='3x224x224'"
+    >>> with_arguments("methods (--methods) is empty: use --domain pixels or --jobs 4", ["methods", "domain"])
+    "methods is empty: use domain='pixels' or --jobs 4"
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        name = _RENAMED.get(match["name"], match["name"].replace("-", "_"))
+        if name not in known:
+            return match[0]
+        if match["open"]:
+            return f"({name})"
+        return f"{name}={match['value']!r}" if match["value"] else name
+
+    return re.sub(r"\b(\w+) \(\1\)", r"\1", _OPTION.sub(replaced, message))
