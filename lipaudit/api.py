@@ -13,6 +13,7 @@ from torch import nn
 
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit import __version__
+from lipaudit.checked_types import check_model, check_radius, check_shape
 from lipaudit.errors import CaptureError, GraphError, UsageError
 from lipaudit.frontends import LoadedModel
 from lipaudit.frontends.domains import (
@@ -132,6 +133,9 @@ def audit(
     >>> report.network.status, 4 <= report.network.upper_bound <= 4.004
     ('finite', True)
     """
+    check_model(model)
+    check_shape(input_shape)
+    check_radius(radius)
     check_settings(tol, device, seed)
     check_weights(model, weights)
     published = find_requested(method, iterations)
@@ -250,6 +254,8 @@ def compare(
     >>> found.layers[0].figures[0].below_lower_bound, found.methods[0].violations
     (False, 0)
     """
+    check_model(model)
+    check_shape(input_shape)
     check_settings(tol, device, seed)
     check_weights(model, weights)
     if time_limit is not None and not (is_number(time_limit) and 0 < time_limit < math.inf):

@@ -59,20 +59,16 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
-    api, frontends, spec = (types.ModuleType(f"lipaudit.{name}") for name in ("api", "frontends", "frontends.spec"))
+    api, frontends = (types.ModuleType(f"lipaudit.{name}") for name in ("api", "frontends"))
     api.audit = stage.audit  # type: ignore[attr-defined]
     frontends.expand = stage.expand  # type: ignore[attr-defined]
     frontends.list_models = lambda pattern: [f"{pattern}-18", f"{pattern}-50"] if pattern != "none*" else []  # type: ignore[attr-defined]
-    spec.parse_input = parse_input  # type: ignore[attr-defined]
-    frontends.__path__ = [str(Path(lipaudit.__file__).parent / "frontends")]  # the real checks of domains
-    for module in (api, frontends, spec):
+    frontends.__path__ = [
+        str(Path(lipaudit.__file__).parent / "frontends")
+    ]  # what reads specifications and domains is real
+    for module in (api, frontends):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return stage
-
-
-def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, sizes = text.rpartition(":")
-    return name, tuple(map(int, sizes.replace("x", ",").split(",")))
 
 
 class Terminal(io.StringIO):
@@ -176,10 +172,17 @@ def test_columns_and_depth_shape_the_table(stage: Stage, capsys: pytest.CaptureF
     assert "layer1 (10 layers)  28.7%" in capsys.readouterr().out.splitlines()
 
 
+def test_the_bare_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: lipaudit MODEL... | VERB ...")
+    assert "lipaudit resnet50 --input 224" in err
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "Missing argument 'MODEL...'"),
         (["audit"], "Missing argument 'MODEL...'"),
         (["net", "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
         (["net", "--tol", "0"], "0.0 is not above 0"),
@@ -588,9 +591,12 @@ def test_a_report_never_replaces_the_model(stage: Stage, capsys: pytest.CaptureF
     model, link = tmp_path / "net.pt2", tmp_path / "link.pt2"
     model.write_text("weights")
     link.symlink_to(model)
-    assert main([str(model), "-o", str(link)]) == 2
-    assert main(["net", "--weights", str(model), "-o", str(model)]) == 2
-    assert main(["net", "--domain", "ball", "--radius", "1", "--around", str(model), "-o", str(model)]) == 2
+    assert main([str(model), "--format", "json", "-o", str(link)]) == 2
+    assert main(["net", "--weights", str(model), "--format", "json", "-o", str(model)]) == 2
+    assert (
+        main(["net", "--domain", "ball", "--radius", "1", "--around", str(model), "--format", "json", "-o", str(model)])
+        == 2
+    )
     assert capsys.readouterr().err.count(", which the audit reads; name another file") == 3
     assert (model.read_text(), stage.calls) == ("weights", [])
 

@@ -21,7 +21,7 @@ from lipaudit.spectral.geometry import Convolution
 from lipaudit.spectral.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.power import lower_bound
 from lipaudit.spectral.reduction import Reduction, crop, reduce, window_copies
-from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
+from lipaudit.spectral.rounding import as_float64, check_tensor, log_power_of_two, scale_to_unit
 from lipaudit.spectral.torus import Supremum, grid_supremum, starting_points, torus_supremum
 
 # A grid with at most this many times the points of the torus search's first lattice costs about as much, and is tighter.
@@ -71,6 +71,7 @@ def conv_norm(
             operator itself; for zero padding the operator's own lower bound can lie further below.
 
     Raises:
+        TypeError: if the kernel is no tensor.
         ValueError: for geometry that torch would refuse.
         NonFiniteWeightsError: if the kernel holds NaN or infinity.
 
@@ -80,6 +81,7 @@ def conv_norm(
     True
     """
     check_tolerance(tol)
+    check_tensor(kernel, "the kernel")
     convolution = Convolution.like_torch(
         kernel, input_size, stride, padding, dilation, groups, padding_mode, transposed, output_padding
     )

@@ -62,11 +62,20 @@ def as_float64(tensor: torch.Tensor, name: str = "the weight") -> torch.Tensor:
         TypeError: if it is no tensor.
         NonFiniteWeightsError: if an entry is NaN or infinite.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
+    check_tensor(tensor, name)
     wide = tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).resolve_conj()
     check_finite(wide, name)
     return wide
+
+
+def check_tensor(value: object, name: str) -> None:
+    """Refuse what is no tensor with a TypeError that says what to pass; of a layer its weight."""
+    if isinstance(value, torch.Tensor):
+        return
+    kind = type(value).__name__
+    if isinstance(getattr(value, "weight", None), torch.Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, not {kind}: pass the layer's weight, layer.weight")
+    raise TypeError(f"{name} must be a torch.Tensor, not {kind}: torch.as_tensor makes one of numbers")
 
 
 def check_finite(tensor: torch.Tensor, name: str) -> None:

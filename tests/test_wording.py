@@ -1,0 +1,86 @@
+"""What a Python caller reads when something is wrong: arguments, not options, and what to pass instead."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import lipaudit
+from lipaudit.cli import main
+from lipaudit.errors import UsageError
+from lipaudit.wording import with_arguments
+
+NET = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()).eval()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, r"give it with input_shape, for example input_shape='3x224x224'"),
+        ({"input_shape": (1, 8, 8), "tol": "a"}, r"the tolerance \(tol\) is a number"),
+        ({"input_shape": (1, 8, 8), "seed": -1}, r"a seed is a whole number|a seed \(seed\)"),
+        ({"input_shape": (1, 8, 8), "domain": "pixels"}, r"give mean and std"),
+        ({"input_shape": (1, 8, 8), "iterations": 3}, r"iterations"),
+    ],
+)
+def test_errors_in_python_name_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        lipaudit.audit(NET, **arguments)
+    assert not re.search(r"--[a-z]", str(caught.value))
+
+
+def test_the_command_line_keeps_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resnet18", "--weights", "random", "--domain", "ball"]) == 2
+    assert "--around" in capsys.readouterr().err
+
+
+def test_options_without_an_argument_stay() -> None:
+    assert with_arguments("leave out -o or --card; see --jobs 4", ["domain"]) == "leave out -o or --card; see --jobs 4"
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "message"),
+    [
+        (NET, torch.zeros(1, 1, 8, 8), r"input_shape is a tensor: .* input_shape=\(1, 8, 8\)"),
+        (NET, {"input": torch.zeros(1, 1, 8, 8)}, r"input_shape\['input'\] is a tensor: .*\(1, 1, 8, 8\)"),
+        (NET, (1, 8.5, 8), r"input_shape is \(1, 8.5, 8\): pass positive integers"),
+        (NET, (1, -8, 8), "pass positive integers"),
+        (NET, (True, 8, 8), "pass positive integers"),
+        (NET, (), "pass positive integers"),
+        (NET, 3.5, "pass positive integers"),
+        (nn.Linear, (1, 2), r"model is the class Linear, not a network: make one, Linear\(...\)"),
+        (NET.state_dict(), (1, 8, 8), "model is a mapping, such as a state dict"),
+        (3, (1, 2), "model is an int: pass an nn.Module"),
+        (None, None, "model is a NoneType"),
+    ],
+)
+def test_wrong_types_get_a_sentence(model: Any, shape: Any, message: str) -> None:
+    for function in (lipaudit.audit, lipaudit.compare):
+        with pytest.raises(UsageError, match=message):
+            function(model, shape)
+
+
+@pytest.mark.parametrize("radius", ["x", -1, 0, float("nan"), True])
+def test_a_radius_is_a_number_above_0(radius: Any) -> None:
+    with pytest.raises(UsageError, match="radius"):
+        lipaudit.audit(NET, (1, 8, 8), domain="ball", around=torch.zeros(1, 1, 8, 8), radius=radius)
+
+
+def test_a_layer_in_the_place_of_its_weight() -> None:
+    with pytest.raises(TypeError, match=r"not Conv2d: pass the layer's weight, layer.weight"):
+        lipaudit.conv_norm(NET[0], 8)
+    with pytest.raises(TypeError, match=r"not Linear: pass the layer's weight"):
+        lipaudit.spectral_norm(nn.Linear(2, 3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"torch\.as_tensor"):
+        lipaudit.spectral_norm([[1.0, 2.0]])  # type: ignore[arg-type]
+
+
+def test_the_shape_may_be_the_second_argument() -> None:
+    assert (
+        lipaudit.audit(NET, (1, 8, 8)).network.upper_bound
+        == lipaudit.audit(NET, input_shape=(1, 8, 8)).network.upper_bound
+    )
