@@ -17,9 +17,10 @@ from lipaudit.errors import GraphError
 from lipaudit.graph.interpret import Value, evaluate
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.network.domain import Domain
-from lipaudit.rules.magnitudes import Interval, Magnitude, Region, held, interval_of, passed
+from lipaudit.rules.magnitudes import Magnitude, Region, held, interval_of, passed
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Effect, Status
+from lipaudit.spectral.interval import Interval
 
 
 class Extents:

@@ -26,30 +26,10 @@ from lipaudit.graph.node import Node
 from lipaudit.rules.radii import Radii, axes_of
 from lipaudit.rules.registry import Effect
 from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.interval import Interval
 
 # What float64 may have lost in computing a centre is far below this; figures that rest on it are ``numerical``.
 _SLACK = 1 + 1e-9
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Every entry lies in [low, high]; plain units, infinite where nothing is known."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    @property
-    def largest(self) -> float:
-        """max |entry|."""
-        return max(abs(self.low), abs(self.high))
-
-    def union(self, other: Interval) -> Interval:
-        """The smallest interval that holds both."""
-        return Interval(min(self.low, other.low), max(self.high, other.high))
-
-    def within(self, other: Interval) -> Interval:
-        """The part of it that lies in another."""
-        return Interval(max(self.low, other.low), min(self.high, other.high))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable
 
 from lipaudit.graph.node import Constant, Node, Ref
-from lipaudit.rules.magnitudes import Interval, ranged
+from lipaudit.rules.magnitudes import ranged
 from lipaudit.rules.operands import constant, count_refs, number
+from lipaudit.spectral.interval import Interval
 
 UNIT = Interval(0.0, 1.0)
 SYMMETRIC = Interval(-1.0, 1.0)

@@ -36,11 +36,12 @@ from collections.abc import Callable, Sequence
 import torch
 
 from lipaudit.graph.node import Constant, Node, Ref
-from lipaudit.rules.magnitudes import Interval, Magnitude, ranged
+from lipaudit.rules.magnitudes import Magnitude, ranged
 from lipaudit.rules.operands import count_refs, data, is_finite, largest, number, rounded, shape_of
 from lipaudit.rules.products import matrix_norm
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.interval import Interval
 
 SOURCE = "bounded gates and states; a block matrix is at most the Frobenius norm of its blocks' norms"
 UNBOUNDED_STATE = "the bound of a recurrent layer needs a bounded initial state, and this one depends on the input"

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable
 
 from lipaudit.graph.node import Node
-from lipaudit.rules.magnitudes import Interval, Magnitude
+from lipaudit.rules.magnitudes import Magnitude
 from lipaudit.rules.operands import count_refs, data, number, rounded, stretch
 from lipaudit.rules.reduction import degrees_lost
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.rules.spreads import reduced_axes
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
 BOUNDED_SLOPE = "mean value theorem on the interval that holds every entry"
 

@@ -11,9 +11,10 @@ from torch import nn
 
 import lipaudit
 from lipaudit.graph.capture import capture
-from lipaudit.rules.magnitudes import Interval, Magnitude, passed, slice_norm
+from lipaudit.rules.magnitudes import Magnitude, passed, slice_norm
 from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Settings, Status, apply_rule
+from lipaudit.spectral.interval import Interval
 from tests.rules.cases import Case, all_cases
 
 

@@ -14,11 +14,12 @@ import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.capture import capture
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.simplify import simplify
-from lipaudit.rules.magnitudes import Interval, Magnitude, held, interval_of, passed, slice_norm
+from lipaudit.rules.magnitudes import Magnitude, held, interval_of, passed, slice_norm
 from lipaudit.rules.moves import reshaped
 from lipaudit.rules.radii import Radii, broadcast
 from lipaudit.rules.registry import Effect, Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 from tests.nodes import Operation
 from tests.rules.cases import Case, all_cases
 
