@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy
+import onnx
 import pytest
 import torch
 from jsonschema import Draft202012Validator
+from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from lipaudit import audit
@@ -66,6 +70,111 @@ def test_a_module_with_weights_keeps_them() -> None:
     _check_bare(report)
     assert report.network.status == "finite"
     assert torch.equal(module[0].weight, before)
+
+
+def _plus(branch: Callable[[nn.Module, torch.Tensor], torch.Tensor], **weights: torch.Tensor) -> nn.Module:
+    """x + branch(weights, x), the weights being parameters where they can be, else buffers."""
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, value in weights.items():
+                if value.is_floating_point():
+                    self.register_parameter(name, nn.Parameter(value.clone()))
+                else:
+                    self.register_buffer(name, value.clone())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + branch(self, x)
+
+    return Network()
+
+
+def _normalised(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.batch_norm((x * x)[..., None], m.mean, m.variance, m.gain, None)[..., 0]
+
+
+NONE = torch.zeros(4, dtype=torch.bool)
+# A square, which has no bound, and weights that would hide it from who reads their values.
+HIDDEN: dict[str, tuple[Callable[[nn.Module, torch.Tensor], torch.Tensor], dict[str, torch.Tensor]]] = {
+    "one gain": (lambda m, x: m.gain * x * x, {"gain": torch.zeros(1)}),
+    "a gain without axes": (lambda m, x: m.gain * (x * x), {"gain": torch.tensor(0.0)}),
+    "gains per channel": (lambda m, x: (x * x) * m.gain, {"gain": torch.zeros(4)}),
+    "whole numbers": (lambda m, x: m.gain * (x * x), {"gain": torch.zeros(4, dtype=torch.int64)}),
+    "a mask as a factor": (lambda m, x: m.gain * (x * x), {"gain": NONE}),
+    "complex gains": (
+        lambda m, x: torch.real(torch.complex(x * x, x) * m.gain), {"gain": torch.zeros(4, dtype=torch.complex64)},
+    ),
+    "a function of a gain": (lambda m, x: torch.tanh(m.gain) * (x * x), {"gain": torch.zeros(4)}),
+    "the rest of a gain": (lambda m, x: (1 - m.gain) * (x * x), {"gain": torch.ones(4)}),
+    "addcmul": (lambda m, x: torch.addcmul(x, x * x, m.gain), {"gain": torch.zeros(4)}),
+    "a dense layer": (lambda m, x: nn.functional.linear(x * x, m.gain), {"gain": torch.zeros(4, 4)}),
+    "a matrix on the left": (lambda m, x: (m.gain @ (x * x).mT).mT, {"gain": torch.zeros(4, 4)}),
+    "einsum": (lambda m, x: torch.einsum("bi,ij->bj", x * x, m.gain), {"gain": torch.zeros(4, 4)}),
+    "batch norm": (_normalised, {"gain": torch.zeros(4), "mean": torch.zeros(4), "variance": torch.ones(4)}),
+    "where it holds": (lambda m, x: torch.where(m.mask, x * x, x), {"mask": NONE}),
+    "where it does not": (lambda m, x: torch.where(m.mask, x, x * x), {"mask": ~NONE}),
+    "what a mask leaves": (lambda m, x: (x * x).masked_fill(m.mask, 1.0), {"mask": ~NONE}),
+    "what a scatter leaves": (lambda m, x: (x * x).masked_scatter(m.mask, x), {"mask": ~NONE[None]}),
+    "a place of its own": (
+        lambda m, x: (x * x).index_put((torch.tensor([0]), m.place), x[0]), {"place": torch.arange(4)},
+    ),
+    "an exponent": (lambda m, x: x.clamp(min=1e-6) ** m.power, {"power": torch.ones(1)}),
+    "a positive shift": (lambda m, x: torch.ones(4) / (x.abs() + m.shift), {"shift": torch.ones(4)}),
+    "a rate of decay": (lambda m, x: x * torch.exp(-m.rate * x * x), {"rate": torch.ones(1)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_structure_does_not_depend_on_weights(name: str, device: str) -> None:
+    branch, weights = HIDDEN[name]
+    report = audit(_plus(branch, **weights).to(device), input_shape={"x": (1, 4)}, structure=True)
+    assert report.network.status == "unbounded"
+
+
+@pytest.mark.parametrize(
+    ("branch", "weight"),
+    [
+        (nn.functional.linear, torch.full((4, 4), torch.nan)),
+        (lambda x, w: x / w, torch.zeros(4)),
+        (lambda x, w: nn.functional.batch_norm(x[..., None], torch.zeros(4), w)[..., 0], -torch.ones(4)),
+        (nn.functional.prelu, torch.full((1,), torch.inf)),
+    ],
+)
+def test_weights_that_a_bound_would_refuse_are_not_read(
+    branch: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], weight: torch.Tensor
+) -> None:
+    module = _plus(lambda m, x: branch(x, m.weight), weight=weight)
+    assert audit(module, input_shape={"x": (1, 4)}, structure=True).network.status == "finite"
+
+
+@pytest.mark.parametrize("gain", [0.0, 1.0])
+def test_weights_of_one_entry_in_a_file_are_not_read(gain: float, tmp_path: Path) -> None:
+    """Their values arrive as numbers of the graph."""
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"]),
+        helper.make_node("Mul", ["square", "gain"], ["branch"]),
+        helper.make_node("Add", ["x", "branch"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    weights = [numpy_helper.from_array(numpy.array([gain], dtype=numpy.float32), "gain")]
+    model = helper.make_model(helper.make_graph(nodes, "gated", [x], [y], weights), ir_version=8)
+    model.opset_import[0].version = 17
+    onnx.save(model, tmp_path / "gated.onnx")
+    assert audit(str(tmp_path / "gated.onnx"), structure=True).network.status == "unbounded"
+
+
+def test_on_a_domain_only_being_bounded_is_known() -> None:
+    """Squares and exponentials of what is bounded are; a logarithm may come near its pole, wherever the centre is."""
+    around = torch.full((1, 4), 2.0)
+
+    def status(branch: Callable[[torch.Tensor], torch.Tensor]) -> str:
+        module = nn.Sequential(nn.Linear(4, 4), _plus(lambda m, x: branch(x)))
+        options = {"structure": True, "domain": "ball", "around": around, "radius": 0.1}
+        return audit(module, input_shape={"input": (1, 4)}, **options).network.status
+
+    assert [status(f) for f in (torch.square, torch.exp, torch.log1p)] == ["finite", "finite", "unbounded"]
 
 
 def test_an_unsupported_operation_is_said_so() -> None:

@@ -88,8 +88,9 @@ class _Logits:
             return None
         first, *factors = _exactly((argument, *self.factors))
         value = math.prod(factors, start=first * (sign * float(self.scale)))
-        names = (*argument.names, *(name for factor in self.factors for name in factor.names))
-        return replace(self, biases=(*self.biases, Constant(value, names)))
+        read = (argument, *self.factors)
+        names = tuple(name for constant in read for name in constant.names)
+        return replace(self, biases=(*self.biases, Constant(value, names, all(c.known for c in read))))
 
     def masked(self, mask: Argument, kept: bool) -> _Logits | None:
         """Minus infinity where ``mask`` is true, or with ``kept`` where it is false."""
@@ -97,7 +98,7 @@ class _Logits:
             return None
         away = ~mask.value if kept else mask.value
         bias = torch.zeros(away.shape, dtype=torch.float64, device=away.device).masked_fill(away, -math.inf)
-        return replace(self, biases=(*self.biases, Constant(bias, mask.names)))
+        return replace(self, biases=(*self.biases, Constant(bias, mask.names, mask.known)))
 
     def viewed(self, before: tuple[int, ...], after: tuple[int, ...]) -> _Logits | None:
         """In front of a view from the shape ``before`` to ``after`` that regroups leading axes."""
@@ -108,7 +109,7 @@ class _Logits:
             value = constant.value.detach()
             value = value.reshape((1,) * (len(after) - value.dim()) + tuple(value.shape))
             page = value.shape[-2:]
-            return Constant(value.expand(*after[:-2], *page).reshape(*before[:-2], *page), constant.names)
+            return replace(constant, value=value.expand(*after[:-2], *page).reshape(*before[:-2], *page))
 
         return replace(self, factors=tuple(map(moved, self.factors)), biases=tuple(map(moved, self.biases)))
 
@@ -265,7 +266,7 @@ class _Reader:
                 query = _times(steps, query, factor, "query_scaled")
             elif factor.value.dim() == 1 or factor.value.shape[-2] == 1:
                 turned = factor.value.detach().reshape(*factor.value.shape[:-2], -1, 1)
-                key = _times(steps, key, Constant(turned, factor.names), "key_scaled")
+                key = _times(steps, key, replace(factor, value=turned), "key_scaled")
             else:
                 return None
         query, key = _regrouped(steps, query, lead, "query_view"), _regrouped(steps, key, lead, "key_view")
@@ -377,7 +378,8 @@ def _mask(found: _Weights, shape: tuple[int, ...], dtype: torch.dtype) -> Consta
     total = total.reshape((1,) * (len(shape) - total.dim()) + tuple(total.shape))
     rounded = total.to(dtype)
     exact = total.is_meta or torch.equal(rounded.double(), total)
-    return Constant(rounded if exact else total, tuple(dict.fromkeys(n for bias in biases for n in bias.names)))
+    names = tuple(dict.fromkeys(n for bias in biases for n in bias.names))
+    return Constant(rounded if exact else total, names, all(bias.known for bias in biases))
 
 
 def _float_above(value: Fraction) -> float:

@@ -137,7 +137,9 @@ class _Reader:
                 target = str(spec.target)
                 source = program.constants if target in program.constants else program.state_dict
                 value = source[target].detach()
-                self.values[node] = Constant(unknown(value) if _is_fake(value) else value, (_strip(target),))
+                # a tensor that forward makes has no name: it belongs to the architecture, not to the weights
+                origin = () if spec.kind is InputKind.CONSTANT_TENSOR else (_strip(target),)
+                self.values[node] = Constant(unknown(value) if _is_fake(value) else value, origin)
             else:
                 raise CaptureError(f"the captured graph has an input of kind {spec.kind.name}, which is not supported")
 

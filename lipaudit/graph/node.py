@@ -33,10 +33,15 @@ class Ref:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """A tensor that does not depend on the input, with the parameter or buffer names that it was computed from."""
+    """A tensor that does not depend on the input, with the parameter or buffer names that it was computed from.
+
+    ``known`` is False where the structure of a network is audited and the value stands for any other: no status may
+    rest on it (:func:`lipaudit.graph.placeholders.fill`).
+    """
 
     value: torch.Tensor
     names: tuple[str, ...] = ()
+    known: bool = True
 
 
 Literal: TypeAlias = int | float | bool | str | torch.dtype | torch.device | torch.layout | torch.memory_format | None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -136,7 +136,7 @@ def _affine(node: Node, key: str) -> Constant | Literal["data-dependent"] | None
     if node.op in ("aten.layer_norm.default", "aten.rms_norm.default"):
         return value
     trailing = (1,) * (len(node.output.shape) - 2)
-    return Constant(value.value.reshape(-1, *trailing), value.names)
+    return replace(value, value=value.value.reshape(-1, *trailing))
 
 
 def _written_out(

@@ -1,9 +1,9 @@
-"""Networks without weights: what stands for a tensor whose values are unknown.
+"""The structure of a network: what stands for the weights, whose values no status may depend on.
 
 A network built on the meta device has shapes and types but no numbers. While it is captured its tensors are replaced by fake
 tensors on the CPU, so that constants which ``forward`` makes there keep their values. In the graph an unknown constant is
-a meta tensor; before the rules run, :func:`fill` replaces it by ones (zeros for integers, True for booleans), except
-for the weights of linear maps, whose size matters and whose values do not.
+a meta tensor. Before the rules run, :func:`fill` replaces every constant that was computed from parameters or buffers, unknown or
+not, so that the status is that of the architecture: a gain that happens to be zero must not hide what it multiplies.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ _WEIGHTS: Mapping[str, tuple[str, ...]] = {
     "aten.bmm.default": ("self", "mat2"),
     "aten.matmul.default": ("self", "other"),
 }
+
+# Arguments that say where something is read or written.
+_PLACES = {"condition", "mask", "index", "indices", "attn_mask"}
+_PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar"}
+_SINGLE = 1.5
 
 
 def has_values(module: nn.Module) -> bool:
@@ -70,20 +75,41 @@ def unknown(like: torch.Tensor) -> torch.Tensor:
 
 
 def fill(graph: Graph) -> Graph:
-    """The graph with a stand-in for every unknown constant that is not the weight of a linear map."""
+    """The graph with a stand-in for everything that was computed from weights, marked as not known.
+
+    The weights of linear maps become meta tensors: their size matters and their values do not. Other numbers become
+    different numbers from 1 to 2 (1.5 where there is a single one), which vanish nowhere and are not equal; masks and
+    indices keep what they have, or are True and 0. A number 0 in a product, which may have been a weight of one entry
+    in a file, becomes 1.5.
+    """
 
     def filled(node: Node) -> Node:
-        kept = _WEIGHTS.get(node.op, ())
-        return replace(node, arguments={k: a if k in kept else _stand_in(a) for k, a in node.arguments.items()})
+        weights = _WEIGHTS.get(node.op, ())
+        arguments = {k: _stand_in(a, k, k in weights) for k, a in node.arguments.items()}
+        if node.op in _PRODUCTS:
+            arguments = {k: _SINGLE if _is_zero(a) else a for k, a in arguments.items()}
+        return replace(node, arguments=arguments)
 
     return replace(graph, nodes=tuple(filled(node) for node in graph))
 
 
-def _stand_in(argument: Argument) -> Argument:
+def _is_zero(argument: Argument) -> bool:
+    return isinstance(argument, int | float) and argument == 0
+
+
+def _stand_in(argument: Argument, key: str, linear: bool) -> Argument:
     if isinstance(argument, tuple):
-        return tuple(_stand_in(part) for part in argument)
-    if not isinstance(argument, Constant) or not argument.value.is_meta:
+        return tuple(_stand_in(part, key, linear) for part in argument)
+    if not isinstance(argument, Constant) or not (argument.names or argument.value.is_meta):
         return argument
-    like = argument.value
-    make: Any = torch.ones if like.dtype.is_floating_point or like.dtype is torch.bool else torch.zeros
-    return Constant(make(like.shape, dtype=like.dtype), argument.names)
+    value = unknown(argument.value) if linear else _values(argument.value, key)
+    return Constant(value, argument.names, known=False)
+
+
+def _values(like: torch.Tensor, key: str) -> torch.Tensor:
+    if key in _PLACES:
+        return torch.full(like.shape, like.dtype is torch.bool, dtype=like.dtype) if like.is_meta else like
+    if not like.dtype.is_floating_point and not like.dtype.is_complex:
+        return torch.ones(like.shape, dtype=like.dtype)
+    numbers = torch.linspace(1, 2, like.numel()) if like.numel() > 1 else torch.full((1,), _SINGLE)
+    return numbers.reshape(like.shape).to(like.dtype)

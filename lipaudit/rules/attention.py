@@ -104,7 +104,7 @@ def _every_query_has_a_key(node: Node) -> bool:
     mask = node.get("attn_mask")
     if mask is None:
         return True
-    if not isinstance(mask, Constant):
+    if not isinstance(mask, Constant) or not mask.known:
         return False
     open_to = mask.value if mask.value.dtype is torch.bool else mask.value > -math.inf
     return bool(open_to.any(-1).all())

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from lipaudit.graph.node import Node
+from lipaudit.graph.node import Constant, Node
 from lipaudit.rules.operands import count_refs, is_float, repeats, root, shape_of, stretch
 from lipaudit.rules.probe import PROBE_LIMIT, largest_count
 from lipaudit.rules.registry import Combination, Effect, Settings, rule
@@ -18,6 +18,7 @@ from lipaudit.spectral.bracket import Bracket
 
 DISJOINT = "the inputs land in disjoint entries"
 # Every entry of the result is one of the target's or one of the source's, each at most once.
+_PLACES = ("index", "indices", "mask")
 _WITHOUT_COPIES = {"slice_scatter", "select_scatter", "diagonal_scatter"}
 
 
@@ -43,12 +44,15 @@ def overwrite(node: Node, _settings: Settings) -> Effect:
         return Effect.unsupported("index_put that accumulates; lipaudit bounds index_put without accumulation")
     if not is_float(node.output):
         return Effect.unbounded(f"{name} into a tensor of {node.output.dtype} rounds, a jump")
-    for key in ("index", "indices", "mask"):
+    for key in _PLACES:
         if count_refs(node.get(key)):
             return Effect.unsupported(f"{name} at data-dependent places jumps")
     if name == "copy":
         copied = root(repeats(node["src"], node.output))
         return stretch(node, {"self": 0.0, "src": copied}, Combination.ROOT_SUM_SQUARES)
+    if not all(constant.known for constant in _places(node)):
+        # where the weights are unknown something may remain of each
+        return Effect.stretch(*[1.0] * len(node.refs), combination=Combination.ROOT_SUM_SQUARES)
     if sum(math.prod(ref.info.shape) for ref in node.refs) + math.prod(node.output.shape) > PROBE_LIMIT:
         if name in _WITHOUT_COPIES:
             return stretch(node, {"self": 1.0, "src": 1.0}, Combination.ROOT_SUM_SQUARES)
@@ -57,6 +61,15 @@ def overwrite(node: Node, _settings: Settings) -> Effect:
         )
     factors = [root(largest_count(node.op, node.arguments, i)) for i in range(len(node.refs))]
     return Effect.stretch(*factors, combination=Combination.ROOT_SUM_SQUARES)
+
+
+def _places(node: Node) -> list[Constant]:
+    """The constants that say where an operation writes."""
+    found: list[Constant] = []
+    for key in _PLACES:
+        argument = node.get(key)
+        found += [a for a in (argument if isinstance(argument, tuple) else (argument,)) if isinstance(a, Constant)]
+    return found
 
 
 @rule(
@@ -87,9 +100,12 @@ def masked_fill(node: Node, _settings: Settings) -> Effect:
 
 def _picked(node: Node, condition: object, yes: str, no: str) -> Effect:
     """Each element of ``yes`` counts once per entry of the output that it reaches where the condition holds."""
-    mask = condition.value.detach().to("cpu", torch.bool)  # type: ignore[attr-defined]
+    if not isinstance(condition, Constant):
+        return Effect.unsupported(f"{node.op.split('.')[1]} with a condition that is no tensor")
+    mask = condition.value.detach().to("cpu", torch.bool)
+    anywhere = torch.ones_like(mask)
     factors: dict[str, Bracket | float] = {}
-    for key, chosen in ((yes, mask), (no, ~mask)):
+    for key, chosen in ((yes, mask if condition.known else anywhere), (no, ~mask if condition.known else anywhere)):
         if count_refs(node[key]):
             factors[key] = root(_largest_reach(chosen, shape_of(node[key]), node.output.shape))
     return stretch(node, factors, Combination.ROOT_SUM_SQUARES)

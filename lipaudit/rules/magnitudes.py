@@ -28,6 +28,9 @@ from lipaudit.rules.registry import Effect
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 
+# Where there are no weights a bounded entry lies somewhere: an interval wide enough that no function can count on its
+# entries staying away from where its slope is infinite, and narrow enough that exponentials and powers stay finite.
+_SOMEWHERE = 100.0
 # What float64 may have lost in computing a centre is far below this; figures that rest on it are ``numerical``.
 _SLACK = 1 + 1e-9
 
@@ -47,7 +50,7 @@ class Magnitude:
     """What is known of the size of one operand, on the domain in force.
 
     ``centre`` is only computed where a finite radius makes it worth something; where there are no weights (structure
-    mode) it counts as zero.
+    mode) there is none, and nothing but being bounded is known of a bounded entry.
     """
 
     def __init__(self, radii: Radii, interval: Interval, find_centre: Callable[[], torch.Tensor | None]) -> None:
@@ -94,9 +97,9 @@ class Magnitude:
         around = self.spread(())
         if around.log_upper > 700 or 0 in self.shape:
             return self._interval
-        low = high = 0.0
-        if self.centre is not None:
-            low, high = float(self.centre.min()), float(self.centre.max())
+        if self.centre is None:  # bounded by an unknown number around an unknown one
+            return self._interval.within(Interval(-_SOMEWHERE, _SOMEWHERE))
+        low, high = float(self.centre.min()), float(self.centre.max())
         reach = around.upper + _SLACK * 1e-9 * max(abs(low), abs(high))
         return self._interval.within(Interval(low - reach, high + reach))
 

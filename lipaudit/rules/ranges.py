@@ -112,7 +112,7 @@ def operand(node: Node, key: str, intervals: tuple[Interval, ...]) -> Interval:
     if isinstance(argument, Ref):
         position = sum(count_refs(a) for k, a in list(node.arguments.items())[: list(node.arguments).index(key)])
         return intervals[position]
-    if isinstance(argument, Constant) and argument.value.is_meta:
+    if isinstance(argument, Constant) and not argument.known:
         return Interval()
     value = constant(node, key)
     if value is None or value.numel() == 0 or bool(value.isnan().any()):

@@ -28,7 +28,7 @@ def repeat(node: Node, _settings: Settings) -> Effect:
 
 @rule("aten.repeat_interleave.self_Tensor", formula="sqrt(largest repeat)", source=COPIES, exact=True)
 def repeat_interleave(node: Node, _settings: Settings) -> Effect:
-    """Every entry of an axis is repeated a given number of times."""
+    """Every entry of an axis is repeated a given number of times; a single number counts for all."""
     counts = constant(node, "repeats")
     if counts is None:
         return Effect.unsupported("repeat_interleave with a data-dependent number of repeats")
