@@ -60,9 +60,9 @@ def operation(
 ) -> Operation:
     """The node of one call of ``op`` (``aten.name.overload``), :class:`Data` marking what depends on the input.
 
-    ``function`` replaces the operation itself, for nodes that are not ATen operations; ``kwargs`` are their arguments.
+    ``function`` replaces the operation itself, for nodes that are no operations of torch; ``kwargs`` are their arguments.
     """
-    bound = bind(overload(op), args, kwargs) if op.startswith("aten.") else dict(kwargs)
+    bound = bind(overload(op), args, kwargs) if op.count(".") == 2 else dict(kwargs)
     inputs = tuple(_data(list(bound.values())))
     counter = iter(range(len(inputs)))
 

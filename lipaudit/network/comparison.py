@@ -36,7 +36,7 @@ STEPS = 40
 # what torch says in a bare RuntimeError where the system gives it no memory of the CPU
 _REFUSED = "DefaultCPUAllocator: can't allocate memory"
 _MEMORY = "it needs more memory than there is"
-_RECURRENT = ("aten.lstm", "aten.gru", "aten.rnn")
+_RECURRENT = tuple(f"{space}.{kind}" for space in ("aten", "lipaudit") for kind in ("lstm", "gru", "rnn"))
 
 
 class Outcome(StrEnum):
