@@ -21,37 +21,51 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError, GraphError
+from lipaudit.graph.agreement import disagreement
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.folding import evaluated, is_constant, parts
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
 from lipaudit.graph.placeholders import has_values, unknown
-from lipaudit.graph.trace import MOST_NUMBERS, ROOT, trace
+from lipaudit.graph.trace import MOST_NUMBERS, ROOT, place, trace
 
 
 def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     """The functional ATen graph of ``module`` in eval mode on inputs of the given shapes (batch axis of 1 included).
 
-    Nothing is computed on the data path; the module is left as it was found (mode, hooks, gradients). A module on the meta
-    device has constants without values, which are meta tensors in the graph.
+    The graph is compared with the module on inputs of its own (:mod:`lipaudit.graph.agreement`); a module that is another function
+    while it is exported is captured as it is called. It is left as it was found (mode, hooks, gradients, buffers, random
+    generators). A module on the meta device has constants without values, which are meta tensors in the graph, and is not compared.
 
     Raises:
         CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
-            control flow).
+            control flow), or if the module computes something else than the graph.
     """
+    graph = _exported(module, inputs)
+    found = disagreement(module, inputs, graph)
+    if found is None:
+        return graph
+    with suppress(CaptureError):
+        graph = _exported(module, inputs, as_called=True)
+        if disagreement(module, inputs, graph) is None:
+            return graph
+    raise CaptureError(found)
+
+
+def _exported(module: nn.Module, inputs: Mapping[str, torch.Tensor], as_called: bool = False) -> Graph:
     try:
-        return _capture(module, inputs, numbers=False)
+        return _capture(module, inputs, False, as_called)
     except CaptureError:
         if not has_values(module):
             raise
         # once more for a network that reads numbers from its weights; its first failure tells more than the second
         with suppress(CaptureError):
-            return _capture(module, inputs, numbers=True)
+            return _capture(module, inputs, True, as_called)
         raise
 
 
-def _capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool) -> Graph:
+def _capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool) -> Graph:
     try:
-        program, sizes = trace(module, inputs, numbers)
+        program, sizes = trace(module, inputs, numbers, as_called)
     except Exception as error:
         shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
         reason = str(error).strip().splitlines()
@@ -204,8 +218,7 @@ class _Reader:
     def _output_names(self, count: int) -> list[str]:
         """Where each output stands in the tuple, list or dict that the network returns."""
         structure = pytree.tree_unflatten(list(range(count)), self.program.call_spec.out_spec)
-        paths = [path for path, _ in pytree.tree_flatten_with_path(structure)[0]]
-        return [".".join(str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in p) for p in paths]
+        return [place(path) for path, _ in pytree.tree_flatten_with_path(structure)[0]]
 
 
 def _is_fake(value: torch.Tensor) -> bool:

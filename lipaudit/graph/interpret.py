@@ -7,7 +7,7 @@ booleans stay. This is the real-arithmetic function of the stored weights up to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -26,11 +26,12 @@ def interpret(
     inputs: Mapping[str, torch.Tensor],
     wanted: Iterable[str] | None = None,
     dtype: torch.dtype | None = None,
+    then: Callable[[Node, torch.Tensor], torch.Tensor] | None = None,
 ) -> dict[str, Value]:
     """The values of the nodes named in ``wanted`` (default: the graph's outputs) for the given network inputs.
 
     Only what they depend on is evaluated, and a value is dropped after its last use. An operation with several outputs
-    has a tuple for its value.
+    has a tuple for its value. What ``then`` makes of a single value takes its place.
 
     Raises:
         GraphError: if an input is missing, or a value has another shape than its node announces.
@@ -45,6 +46,9 @@ def interpret(
             values[node.name] = _moved(_input(node, inputs), dtype)
         else:
             values[node.name] = evaluate(node, values, dtype)
+        value = values[node.name]
+        if then is not None and isinstance(value, torch.Tensor):
+            values[node.name] = then(node, value)
         for name in last_use.get(node.name, ()):
             if name not in kept:
                 del values[name]

@@ -7,14 +7,9 @@ unknown, and a network that reads one is not captured.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from copy import copy
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -23,21 +18,26 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from lipaudit.graph.functional import functional
 from lipaudit.graph.placeholders import faked
+from lipaudit.graph.untouched import on_copies, untouched
 
 ROOT = "root"
 # Larger tensors are not read number by number.
 MOST_NUMBERS = 64
-# An export and what is silenced meanwhile belong to the whole process.
-_LOCK = threading.RLock()
 Sizes = dict[str, list[tuple[int, ...]]]
+
+
+def place(path: Iterable[Any]) -> str:
+    """Where an output stands in the tuple, list or dict that a network returns, from its path in the tree: ``boxes.1``."""
+    return ".".join(str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in path)
 
 
 class _Root(nn.Module):
     """A plain module around the network: a ``GraphModule`` at the root would lose the module paths of its nodes."""
 
-    def __init__(self, module: nn.Module, numbers: bool) -> None:
+    def __init__(self, module: nn.Module, numbers: bool, as_called: bool) -> None:
         super().__init__()
         self.root = module
+        self.as_called = as_called
         # copies: an operation in place is run on them, too
         self.known = list(_small_tensors(module)) if numbers else []
 
@@ -46,7 +46,8 @@ class _Root(nn.Module):
             traced = getattr(owner, name)
             if isinstance(traced, FakeTensor):
                 traced.constant = value
-        return self.root(*args)
+        with _unnoticed() if self.as_called else nullcontext():
+            return self.root(*args)
 
 
 def _small_tensors(module: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
@@ -57,44 +58,46 @@ def _small_tensors(module: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Te
 
 
 def trace(
-    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool = False
 ) -> tuple[torch.export.ExportedProgram, Sizes]:
-    """The functional program of ``module`` in eval mode, and the shape of every module's first tensor input."""
+    """The functional program of ``module`` in eval mode, and the shape of every module's first tensor input.
+
+    ``as_called`` tells a forward pass that asks that it is not being compiled or exported and that gradients are enabled.
+    """
     sizes: Sizes = {}
     with (
-        _LOCK,
-        _restored(module),
+        untouched(module),
         faked(module) as fake,
         _record_sizes(module, sizes),
-        torch.no_grad(),
-        _quiet(),
+        torch.set_grad_enabled(as_called),
         _lean(),
+        warnings.catch_warnings(),
     ):
-        module.eval()
+        # what a forward pass assigns is removed again
+        warnings.filterwarnings("ignore", message=r"The tensor attributes? .* assigned during export")
         arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
-        program = torch.export.export(_Root(module, numbers), arguments, strict=False)
+        program = torch.export.export(_Root(module, numbers, as_called), arguments, strict=False)
         return functional(program, numbers), sizes
 
 
 def sizes_when_run(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Sizes:
     """The same shapes from running ``module`` on the inputs themselves."""
     sizes: Sizes = {}
-    with _LOCK, _restored(module), _record_sizes(module, sizes), torch.no_grad(), _quiet():
-        module.eval()
+    with on_copies(module), _record_sizes(module, sizes), torch.no_grad():
         module(*inputs.values())
     return sizes
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch prints and logs about an export that fails: the error says it."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+def _unnoticed() -> Iterator[None]:
+    """``torch.compiler.is_compiling()`` and ``is_exporting()`` are False."""
+    compiler: Any = torch.compiler
+    before = compiler._is_compiling_flag, compiler._is_exporting_flag
+    compiler._is_compiling_flag = compiler._is_exporting_flag = False
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            yield
+        yield
     finally:
-        logging.disable(disabled)
+        compiler._is_compiling_flag, compiler._is_exporting_flag = before
 
 
 @contextmanager
@@ -110,31 +113,6 @@ def _lean() -> Iterator[None]:
     finally:
         if before is not None:
             config.do_not_emit_stack_traces = before
-
-
-@contextmanager
-def _restored(module: nn.Module) -> Iterator[None]:
-    """Undo what is done to the attributes of all modules: the mode, and what a network caches while it runs."""
-    before = [(c, copy(c)) for m in module.modules() for c in _containers(vars(m), set())]
-    try:
-        yield
-    finally:
-        for container, content in before:
-            container.clear()
-            if isinstance(container, dict | set):
-                container.update(content)
-            else:
-                container.extend(content)
-
-
-def _containers(container: Any, seen: set[int]) -> Iterator[Any]:
-    """A dictionary, list, set or queue, and those within it, that forward passes may change."""
-    if not isinstance(container, dict | list | set | deque) or id(container) in seen:
-        return
-    seen.add(id(container))
-    yield container
-    for part in list(container.values() if isinstance(container, dict) else container):
-        yield from _containers(part, seen)
 
 
 @contextmanager

@@ -176,8 +176,8 @@ HIDDEN = torch.tensor([[True, True], [False, False]])
         # a product that is broadcast by what it is added to
         (lambda x: torch.addcmul(torch.zeros(1, 3, 500).double(), x, x), (1, 3, 1), 2 * math.sqrt(500)),
         # convolutions of an image without a batch axis
-        (lambda x: functional.conv2d(x[0], torch.full((8, 8, 1, 1), 4.0).double()).square(), (1, 8, 2, 2), 1024.0),
-        (lambda x: functional.conv1d(x[0], torch.full((8, 8, 1), 4.0).double()).square(), (1, 8, 4), 1024.0),
+        (lambda x: functional.conv2d(x[0].double(), torch.full((8, 8, 1, 1), 4.0).double()).square(), (1, 8, 2, 2), 1024.0),
+        (lambda x: functional.conv1d(x[0].double(), torch.full((8, 8, 1), 4.0).double()).square(), (1, 8, 4), 1024.0),
         # a cast to booleans between the softmax and the product with the values
         (lambda x: (x @ x.mT * 1e-6).softmax(-1).to(torch.bool).to(x.dtype) @ x, (1, 4, 2), 4.0),
         # divisors that are rounded
