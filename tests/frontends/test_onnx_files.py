@@ -4,7 +4,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from lipaudit import frontends
+from lipaudit import audit, frontends
 from lipaudit.errors import ModelLoadError, UsageError
 from tests.frontends.onnx_cases import graph_model
 
@@ -122,16 +122,80 @@ def test_a_fixed_batch_is_reduced_to_one_where_rows_are_independent(path):
     assert any("batch of 3" in note for note in loaded.notes)
 
 
-def test_a_fixed_batch_whose_rows_mix_is_refused(path):
-    # (2, 8) -> (1, 16) -> (2, 8) mixes nothing at batch 2 but means something else at batch 1
+def test_a_fixed_first_axis_whose_rows_mix_is_no_batch(path):
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
         helper.make_node("Reshape", ["t", "shape"], ["y"], name="reshape"),
     ]
     shape = numpy_helper.from_array(np.array([2, -1]), "shape")
     onnx.save(graph_model(nodes, {"x": (2, 8)}, ["y"], [shape]), path)
-    with pytest.raises(ModelLoadError, match="batch"):
-        frontends.load(str(path))
+    loaded = frontends.load(str(path))
+    x = torch.randn(2, 8)
+    assert torch.equal(loaded.module(x), x.T.reshape(2, 8))
+    assert any("first axis of 'x' (2x8) is no batch" in note for note in loaded.notes)
+
+
+def test_an_image_without_a_batch_axis(path):
+    """Its channels are mixed, so that they cannot be samples; the figure is that of the whole image."""
+    mix = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
+    weights = [numpy_helper.from_array(mix, "w"), numpy_helper.from_array(np.array([3, 16]), "flat")]
+    nodes = [helper.make_node("Reshape", ["x", "flat"], ["f"]), helper.make_node("MatMul", ["w", "f"], ["y"])]
+    onnx.save(graph_model(nodes, {"x": (3, 4, 4)}, ["y"], weights), path)
+    for shape in (None, (3, 4, 4), {"x": (3, 4, 4)}):
+        report = audit(str(path), input_shape=shape)
+        assert report.model.input_shape == (3, 4, 4)
+        assert report.network.upper_bound == pytest.approx(np.linalg.norm(mix, 2), rel=1e-3)
+
+
+def _streaming(frame, state):
+    """One step of a recurrent network: (frame + state[0] + 2 state[1], the state turned round)."""
+    nodes = [
+        helper.make_node("Gather", ["state", "zero"], ["h"], axis=0),
+        helper.make_node("Gather", ["state", "one"], ["c"], axis=0),
+        helper.make_node("Sum", ["x", "h", "c", "c"], ["y"]),
+        helper.make_node("Slice", ["state", "one1", "back", "zero1", "back1"], ["next"]),
+    ]
+    numbers = {"zero": 0, "one": 1, "one1": [1], "back": [-9], "zero1": [0], "back1": [-1]}
+    weights = [numpy_helper.from_array(np.array(value), name) for name, value in numbers.items()]
+    return graph_model(nodes, {"x": frame, "state": state}, ["y", "next"], weights)
+
+
+@pytest.mark.parametrize(
+    ("frame", "state", "requested"),
+    [
+        ((1, 4), (2, 1, 4), None),
+        ((1, 4), (2, 1, 4), {"x": (1, 4), "state": (2, 1, 4)}),
+        (("batch", 4), (2, "batch", 4), None),
+        (("s0", 4), (2, "s0", "width"), {"state": (2, 1, 4)}),
+    ],
+)
+def test_a_state_whose_first_axis_is_no_batch(frame, state, requested, path):
+    onnx.save(_streaming(frame, state), path)
+    report = audit(str(path), input_shape=requested)
+    assert report.model.input_shapes == {"x": (1, 4), "state": (2, 1, 4)}
+    matrix = np.array([[1, 1, 2], [0, 0, 1], [0, 1, 0]])
+    assert report.network.upper_bound >= np.linalg.norm(matrix, 2)
+    assert any("first axis of 'state' (2x1x4) is no batch" in note for note in report.notes)
+
+
+def test_a_state_of_another_size_than_the_files(path):
+    onnx.save(_streaming((1, 4), (2, 1, 4)), path)
+    with pytest.raises(UsageError, match=r"fixes the input 'state' at 2x1x4; 3x1x4 differs in axis 0"):
+        frontends.load(str(path), input_shapes={"state": (3, 1, 4)})
+
+
+def test_a_symbolic_first_axis_is_a_batch_by_its_name(path):
+    onnx.save(graph_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("height", 4)}, ["y"]), path)
+    assert frontends.load(str(path), input_shapes={"x": (5, 4)}).input_shapes == {"x": (5, 4)}
+    onnx.save(graph_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("batch_size", 4)}, ["y"]), path)
+    with pytest.raises(UsageError, match="a bound is about one sample"):
+        frontends.load(str(path), input_shapes={"x": (5, 4)})
+
+
+def test_a_fixed_batch_that_is_asked_for_is_audited_as_a_whole(path):
+    onnx.save(_convolution((3, 3, 8, 8)), path)
+    assert frontends.load(str(path), input_shapes={"": (3, 3, 8, 8)}).input_shapes == {"x": (3, 3, 8, 8)}
+    assert frontends.load(str(path), input_shapes={"": (1, 3, 8, 8)}).input_shapes == {"x": (1, 3, 8, 8)}
 
 
 def test_names_that_collide_with_module_attributes(path):

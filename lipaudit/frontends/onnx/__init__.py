@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import onnx
 import torch
 
 from lipaudit.errors import ModelLoadError
@@ -26,8 +27,8 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     resize,
 )
 from lipaudit.frontends.onnx.file import read_model
-from lipaudit.frontends.onnx.inputs import graph_inputs, resolve_inputs
-from lipaudit.frontends.onnx.network import build_network
+from lipaudit.frontends.onnx.inputs import GraphInput, batch_of, graph_inputs, resolve_inputs
+from lipaudit.frontends.onnx.network import OnnxNetwork, build_network
 from lipaudit.frontends.onnx.parity import check_parity
 from lipaudit.frontends.onnx.prepare import prepare
 from lipaudit.frontends.shapes import Shape
@@ -52,18 +53,20 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
     original = read_model(path)
     inputs = graph_inputs(original)
     shapes = resolve_inputs(inputs, requested)
+    batch = batch_of(inputs, shapes)
     model = prepare(original)
-    generator = torch.Generator().manual_seed(0)
-    examples = {
-        i.name: torch.randn(shapes[i.name], generator=generator, dtype=torch.float32).to(i.dtype) for i in inputs
-    }
-    module, node_names = build_network(model, examples)
-    judge, tolerance = check_parity(module, path, original, inputs, shapes)
-    notes = [f"The conversion from ONNX agrees with {judge} on random inputs to {tolerance:g} of the output."]
-    if any(i.batch > 1 for i in inputs):
-        notes.append(
-            f"The file fixes a batch of {max(i.batch for i in inputs)}; one sample is audited, each row was compared."
-        )
+    try:
+        module, node_names, agreement = _converted(path, original, model, inputs, shapes, batch)
+        notes = [agreement]
+        if batch > 1:
+            notes.append(f"The file fixes a batch of {batch}; one sample is audited, each row was compared.")
+    except ModelLoadError:
+        if batch == 1:
+            raise
+        shapes = resolve_inputs(inputs, requested, whole=True)
+        module, node_names, agreement = _converted(path, original, model, inputs, shapes, 1)
+        notes = [agreement]
+    notes += _without_a_batch(shapes)
     return LoadedModel(
         module=module,
         spec=spec,
@@ -76,3 +79,35 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
         output_names=tuple(o.name for o in original.graph.output),
         notes=tuple(notes),
     )
+
+
+def _converted(
+    path: Path,
+    original: onnx.ModelProto,
+    model: onnx.ModelProto,
+    inputs: list[GraphInput],
+    shapes: Mapping[str, Shape],
+    batch: int,
+) -> tuple[OnnxNetwork, dict[str, str], str]:
+    """The network for these shapes, the file's names of its nodes, and the sentence that says who agrees with it."""
+    generator = torch.Generator().manual_seed(0)
+    examples = {
+        i.name: torch.randn(shapes[i.name], generator=generator, dtype=torch.float32).to(i.dtype) for i in inputs
+    }
+    module, node_names = build_network(model, examples)
+    judge, tolerance = check_parity(module, path, original, inputs, shapes, batch)
+    return (
+        module,
+        node_names,
+        f"The conversion from ONNX agrees with {judge} on random inputs to {tolerance:g} of the output.",
+    )
+
+
+def _without_a_batch(shapes: Mapping[str, Shape]) -> list[str]:
+    """A remark on the inputs whose first axis is part of what is audited."""
+    whole = [f"{name!r} ({'x'.join(map(str, shape))})" for name, shape in shapes.items() if shape[:1] not in ((), (1,))]
+    if not whole:
+        return []
+    return [
+        f"The first axis of {', '.join(whole)} is no batch of independent samples: the bound is for the whole input."
+    ]

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx.reference import ReferenceEvaluator
 
 from lipaudit.frontends.onnx.operators import NodeView, UnsupportedOperatorError, Value, find_converter
+from lipaudit.frontends.onnx.reference import reference_evaluator
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -47,7 +47,7 @@ def _reference(node: NodeView, opsets: Mapping[str, int]) -> list[Array]:
     }
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(node.proto, opsets=dict(opsets)).run(None, feeds)
+            results = reference_evaluator(node.proto, opsets).run(None, feeds)
     except Exception as error:
         node.fail(f"it is constant but ONNX's reference implementation cannot evaluate it ({error})")
     return [np.asarray(result) for result in results]

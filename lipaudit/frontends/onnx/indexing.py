@@ -23,10 +23,7 @@ def gather(node: NodeView) -> nn.Module:
     if node.is_constant(0):
         node.fail("it reads a table")
     axis, shape = node.axis("axis", 0), node.shape()
-    array = node.constant(1).astype(np.int64)
-    array = np.where(array < 0, array + shape[axis], array)
-    if array.size and (array.min() < 0 or array.max() >= shape[axis]):
-        node.fail(f"an index lies outside the axis of size {shape[axis]}")
+    array = _from_the_front(node, node.constant(1), shape[axis])
     if array.ndim == 0:
         return first_operand(node, partial(torch.select, dim=axis, index=int(array)))
     flat = array.reshape(-1)
@@ -44,9 +41,20 @@ def gather(node: NodeView) -> nn.Module:
 def gather_elements(node: NodeView) -> nn.Module:
     """One index per output entry."""
     axis = node.axis("axis", 0)
-    indices = node.tensor(1)
-    indices = torch.where(indices < 0, indices + node.shape()[axis], indices)
+    indices = torch.from_numpy(_from_the_front(node, node.constant(1), node.shape()[axis]))
     return first_operand(node, lambda x, index: torch.gather(x, axis, index), indices)
+
+
+def _from_the_front(node: NodeView, indices: Array, sizes: int | Array) -> Array:
+    """Indices with those below 0 counted from the end of their axis; one outside of the axis is refused."""
+    indices = indices.astype(np.int64)
+    places = np.where(indices < 0, indices + sizes, indices)
+    outside = (places < 0) | (places >= sizes)
+    if outside.any():
+        node.fail(
+            f"the index {indices[outside][0]} lies outside of its axis of size {np.broadcast_to(sizes, indices.shape)[outside][0]}"
+        )
+    return places
 
 
 def _selection(node: NodeView, select: Callable[[Array], Array]) -> nn.Module:
@@ -60,9 +68,11 @@ def _selection(node: NodeView, select: Callable[[Array], Array]) -> nn.Module:
 @converter("GatherND")
 def gather_nd(node: NodeView) -> nn.Module:
     """Slices at constant tuples of indices, behind ``batch_dims`` common axes."""
-    indices, batch = node.constant(1).astype(np.int64), int(node.attr("batch_dims", 0))
+    indices, batch = node.constant(1), int(node.attr("batch_dims", 0))
     if node.shape()[:batch] != indices.shape[:batch]:
         node.fail(f"the common axes of its inputs differ: {node.shape()[:batch]} and {indices.shape[:batch]}")
+    sizes = np.array(node.shape()[batch : batch + indices.shape[-1]])
+    indices = _from_the_front(node, indices, sizes)
 
     def select(numbers: Array) -> Array:
         if not batch:
@@ -110,9 +120,8 @@ def _reduction(node: NodeView) -> bool:
 def scatter_nd(node: NodeView) -> nn.Module:
     """Write or add slices at constant tuples of indices."""
     add, shape = _reduction(node), node.shape()
-    indices = node.constant(1).astype(np.int64)
-    sizes = np.array(shape[: indices.shape[-1]])
-    places = np.where(indices < 0, indices + sizes, indices)
+    indices = node.constant(1)
+    places = _from_the_front(node, indices, np.array(shape[: indices.shape[-1]]))
     unique = _are_unique(node, places.reshape(-1, places.shape[-1]), add)
 
     def write(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
@@ -127,8 +136,7 @@ def scatter_nd(node: NodeView) -> nn.Module:
 def scatter_elements(node: NodeView) -> nn.Module:
     """Write or add one entry per constant index along an axis."""
     add, axis = _reduction(node), node.axis("axis", 0)
-    indices = node.constant(1).astype(np.int64)
-    indices = np.where(indices < 0, indices + node.shape()[axis], indices)
+    indices = _from_the_front(node, node.constant(1), node.shape()[axis])
     places = np.stack(np.meshgrid(*map(np.arange, indices.shape), indexing="ij"), axis=-1)
     places[..., axis] = indices
     unique, shape = _are_unique(node, places.reshape(-1, indices.ndim), add), node.shape()

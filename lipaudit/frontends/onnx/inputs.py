@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ _DTYPES = {
     onnx.TensorProto.FLOAT16: torch.float16,
     onnx.TensorProto.BFLOAT16: torch.bfloat16,
 }
+# how exporters and people call the axis of the batch
+_BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,19 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
     return found
 
 
-def resolve_inputs(inputs: list[GraphInput], requested: Mapping[str, Shape] | None) -> dict[str, Shape]:
-    """A full shape with a batch of 1 for every input.
+def resolve_inputs(
+    inputs: list[GraphInput], requested: Mapping[str, Shape] | None, whole: bool = False
+) -> dict[str, Shape]:
+    """A full shape for every input.
 
-    A symbolic first axis is the batch. Other symbolic axes need a request; a request that contradicts a fixed axis raises
-    :class:`UsageError`.
+    A symbolic first axis is the batch, and 1, as is every axis of that name. A first axis of n that all inputs share is a batch of n,
+    of which one sample is taken, unless ``whole`` or a request for the file's own sizes keeps it. Where fixed first axes differ, as
+    those of a state and of a frame do, none is a batch. Other symbolic axes need a request; a request that contradicts a fixed axis
+    raises :class:`UsageError`.
+
+    >>> frame, state = GraphInput("x", ("n", 4), torch.float32), GraphInput("state", (2, "n", 8), torch.float32)
+    >>> resolve_inputs([frame, state], None)
+    {'x': (1, 4), 'state': (2, 1, 8)}
     """
     wanted = dict(requested or {})
     names = [i.name for i in inputs]
@@ -83,25 +94,54 @@ def resolve_inputs(inputs: list[GraphInput], requested: Mapping[str, Shape] | No
     unknown = sorted(set(wanted) - set(names))
     if unknown:
         raise UsageError(f"the model has no input named {unknown[0]!r}; its inputs are {', '.join(map(repr, names))}")
-    return {i.name: _shape(i, wanted.get(i.name)) for i in inputs}
+    batches = {i.axes[0] for i in inputs if i.axes and isinstance(i.axes[0], str)}
+    whole = whole or not _share_a_batch(inputs) or any(_is_whole(i, wanted.get(i.name)) for i in inputs)
+    expected = {i.name: tuple(1 if axis in batches else axis for axis in i.axes) for i in inputs}
+    if not whole:
+        expected = {name: (1, *axes[1:]) if axes else () for name, axes in expected.items()}
+    return {i.name: _shape(i, expected[i.name], wanted.get(i.name)) for i in inputs}
 
 
-def _shape(entry: GraphInput, requested: Shape | None) -> Shape:
+def batch_of(inputs: list[GraphInput], shapes: Mapping[str, Shape]) -> int:
+    """How many samples the file takes at once, where ``shapes`` hold one of them."""
+    return max(i.batch if i.axes and shapes[i.name][0] == 1 else 1 for i in inputs)
+
+
+def _share_a_batch(inputs: list[GraphInput]) -> bool:
+    return len({i.axes[0] if i.axes and isinstance(i.axes[0], int) else None for i in inputs}) == 1
+
+
+def _is_whole(entry: GraphInput, requested: Shape | None) -> bool:
+    """Whether a request asks for the file's own first axis where that could be a batch."""
+    return requested is not None and len(requested) == len(entry.axes) and requested[0] == entry.axes[0] != 1
+
+
+def _shape(entry: GraphInput, expected: tuple[int | str, ...], requested: Shape | None) -> Shape:
+    """The shape that is asked for; by default the expected one, which symbolic axes leave open."""
+    free = [axis for axis in expected if isinstance(axis, str)]
     if requested is None:
-        free = [a for a in entry.axes[1:] if isinstance(a, str)]
         if free:
-            example = "x".join(str(a) if isinstance(a, int) else "SIZE" for a in entry.axes[1:])
+            example = "x".join("SIZE" if isinstance(axis, str) else str(axis) for axis in expected[1:])
             raise UsageError(
                 f"the input {entry.name!r} has the shape {entry.text} with the symbolic axes {', '.join(free)}: give the sizes "
                 f"with --input, for example --input {example}"
             )
-        return (1, *(a for a in entry.axes[1:] if isinstance(a, int))) if entry.axes else ()
-    template = tuple(a if isinstance(a, int) else 1 for a in entry.axes)
-    shape = complete_shape(requested, (1, *template[1:]), entry.name)
-    for position, (size, axis) in enumerate(zip(shape, entry.axes, strict=True)):
-        if position and isinstance(axis, int) and axis != size:
+        return tuple(axis for axis in expected if isinstance(axis, int))
+    if len(requested) == len(expected) and _may_be_literal(entry.axes[0], expected[0]):
+        shape = requested
+    else:
+        template = tuple(1 if isinstance(axis, str) else axis for axis in expected)
+        first, *rest = complete_shape(requested, (1, *template[1:]), entry.name)
+        shape = (first if expected[0] == 1 else template[0], *rest)
+    for position, (size, axis, fixed) in enumerate(zip(shape, expected, entry.axes, strict=True)):
+        if isinstance(fixed, int) and axis != size:
             raise UsageError(
                 f"the file fixes the input {entry.name!r} at {entry.text}; {'x'.join(map(str, shape))} differs in axis "
                 f"{position}: export the model with a symbolic axis to audit other sizes"
             )
     return shape
+
+
+def _may_be_literal(axis: int | str, expected: int | str) -> bool:
+    """Whether a first axis need not be a batch of 1: one that is fixed at more, or symbolic with a name that is not a batch's."""
+    return not _BATCH.search(axis) if isinstance(axis, str) else expected != 1

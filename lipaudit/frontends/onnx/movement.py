@@ -46,7 +46,7 @@ def flatten(node: NodeView) -> nn.Module:
 def squeeze(node: NodeView) -> nn.Module:
     """Drop axes of size 1."""
     shape, axes = node.shape(), node.ints(1, "axes")
-    dropped = {a % len(shape) for a in axes} if axes is not None else {i for i, s in enumerate(shape) if s == 1}
+    dropped = {node.place(a) for a in axes} if axes is not None else {i for i, s in enumerate(shape) if s == 1}
     if any(shape[a] != 1 for a in dropped):
         node.fail(f"the axes {sorted(dropped)} of {list(shape)} are not all of size 1")
     return _reshape(node, tuple(s for i, s in enumerate(shape) if i not in dropped))
@@ -57,7 +57,7 @@ def unsqueeze(node: NodeView) -> nn.Module:
     """Insert axes of size 1."""
     shape, axes = list(node.shape()), node.ints(1, "axes") or []
     rank = len(shape) + len(axes)
-    for axis in sorted(a % rank for a in axes):
+    for axis in sorted(node.place(a, rank) for a in axes):
         shape.insert(axis, 1)
     return _reshape(node, tuple(shape))
 
@@ -79,13 +79,26 @@ def concat(node: NodeView) -> nn.Module:
 @converter("Split")
 def split(node: NodeView) -> nn.Module:
     """Into stated sizes, or into as many equal parts as there are outputs (the last one smaller)."""
-    axis, count = node.axis("axis", 0), len(node.proto.output)
+    axis, count = node.axis("axis", 0), int(node.attr("num_outputs", len(node.proto.output)))
     size = node.shape()[axis]
     sizes = node.ints(1, "split")
     if sizes is None:
         part = -(-size // count)
         sizes = [min(part, size - i * part) for i in range(count)]
     return first_operand(node, lambda x: torch.split(x, sizes, dim=axis))
+
+
+def _entries(start: int, end: int, step: int, size: int) -> range:
+    """The entries of an axis that Slice keeps: negative limits count from the end, then both are clamped to the axis.
+
+    Unlike Python, a start in front of the axis is its first entry for a negative step, too.
+
+    >>> list(_entries(-100, -(2**62), -1, 5)), list(_entries(100, -100, -2, 5)), list(_entries(-100, 3, 1, 5))
+    ([0], [4, 2, 0], [0, 1, 2])
+    """
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    start, end = (limit + size if limit < 0 else limit for limit in (start, end))
+    return range(min(max(start, 0), high), min(max(end, low), high), step)
 
 
 @converter("Slice")
@@ -100,12 +113,12 @@ def slice_(node: NodeView) -> nn.Module:
     cuts = [slice(None)] * len(shape)
     reversals: list[tuple[int, torch.Tensor]] = []
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        position = axis % len(shape)
-        first, last, stride = slice(start, end, step).indices(shape[position])
-        if stride > 0:
-            cuts[position] = slice(first, max(first, last), stride)
+        position = node.place(axis)
+        entries = _entries(start, end, step, shape[position])
+        if step > 0:
+            cuts[position] = slice(entries.start, max(entries.start, entries.stop), step)
         else:
-            reversals.append((position, torch.tensor(list(range(first, last, stride)), dtype=torch.int64)))
+            reversals.append((position, torch.tensor(list(entries), dtype=torch.int64)))
 
     axes_reversed = [axis for axis, _ in reversals]
 
@@ -147,7 +160,7 @@ def pad(node: NodeView) -> nn.Module:
     axes = node.ints(3) if node.opset >= 18 else None
     begin, end = [0] * rank, [0] * rank
     for i, axis in enumerate(axes if axes is not None else range(rank)):
-        begin[axis % rank], end[axis % rank] = pads[i], pads[i + len(pads) // 2]
+        begin[node.place(axis)], end[node.place(axis)] = pads[i], pads[i + len(pads) // 2]
     if mode == "constant":
         fill = node.constant(2).item() if node.has(2) else node.attr("value", 0.0)
         return first_operand(node, lambda x: functional.pad(x, torch_pads(begin, end), value=fill))
@@ -216,7 +229,7 @@ def columns_to_image(node: NodeView) -> nn.Module:
 def center_crop_pad(node: NodeView) -> nn.Module:
     """Cut or fill with zeros around the middle, the odd entry at the end."""
     shape, wanted = node.shape(), node.ints(1) or []
-    axes = [a % len(shape) for a in node.attr("axes", list(range(len(shape))))]
+    axes = [node.place(a) for a in node.attr("axes", list(range(len(shape))))]
     begin, end = [0] * len(shape), [0] * len(shape)
     for axis, size in zip(axes, wanted, strict=True):
         missing = size - shape[axis]

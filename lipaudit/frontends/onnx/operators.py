@@ -133,9 +133,15 @@ class NodeView:
         return self.value(index).shape
 
     def axis(self, name: str, default: int) -> int:
-        """An axis attribute, counted from the front."""
-        rank = len(self.shape())
-        axis = int(self.attr(name, default))
+        """An axis attribute, counted from the front; the place behind the last axis is one, too."""
+        axis, rank = int(self.attr(name, default)), len(self.shape())
+        return rank if axis == rank else self.place(axis)
+
+    def place(self, axis: int, rank: int | None = None) -> int:
+        """An axis of the first input, or of a tensor of that rank, counted from the front; one outside of the tensor is refused."""
+        rank = len(self.shape()) if rank is None else rank
+        if not -rank <= axis < rank:
+            self.fail(f"the axis {axis} lies outside of its {rank} axes")
         return axis + rank if axis < 0 else axis
 
 

@@ -1,95 +1,82 @@
-"""Comparison of a converted network with an independent implementation of ONNX on random inputs."""
+"""Comparison of a converted network with an independent implementation of ONNX, value by value, on random inputs."""
 
 from __future__ import annotations
 
 import copy
-import importlib
-from collections.abc import Callable, Mapping
-from importlib.metadata import version
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import onnx
 import torch
-from torch import nn
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.inputs import GraphInput
-from lipaudit.frontends.onnx.operators import first_line
-from lipaudit.frontends.onnx.prepare import undeclared_operators
+from lipaudit.frontends.onnx.judge import Judge
+from lipaudit.frontends.onnx.network import OnnxNetwork
+from lipaudit.frontends.onnx.observe import Rounding, to_numpy, values_of
+from lipaudit.frontends.onnx.operators import operator_name
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Run: TypeAlias = Callable[[Mapping[str, Array]], list[Array]]
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 _SCALES = (1.0, 10.0)  # the larger one reaches the flat parts of activations
 _NOISE_FACTOR = 10.0
+_DRAWS = 3
+_TINY = float(np.finfo(np.float32).tiny)
+_TOGETHER = 2**28  # bytes of intermediate values that are compared in one run
 
 
 def check_parity(
-    module: nn.Module,
+    module: OnnxNetwork,
     path: Path,
     model: onnx.ModelProto,
-    inputs: list[GraphInput],
+    inputs: Sequence[GraphInput],
     shapes: Mapping[str, tuple[int, ...]],
+    batch: int = 1,
 ) -> tuple[str, float]:
-    """Raise :class:`ModelLoadError` unless the network agrees with the file on random inputs.
+    """Raise :class:`ModelLoadError` unless the network agrees with the file on random inputs; the judge's name and the tolerance.
 
-    Returns the judge's name and the tolerance.
-
-    Onnxruntime judges where it is installed and knows the file. Where it disagrees, or cannot, ONNX's own reference
-    implementation decides: onnxruntime approximates some functions to 1e-7 absolute, which is much for tiny outputs.
-    The largest difference must stay below 1e-4 of the largest output (more for half precision), plus ten times what
-    rounding to the file's precision alone does to the network's own output; in a file of several precisions the narrowest
-    counts. A file that fixes a batch of n gets n different
-    samples, and every row of its outputs must be what the network makes of that sample alone.
+    Onnxruntime judges wherever it has the kernels, ONNX's reference implementation what it does not run. Compared are the outputs and
+    every value on the way that both name, so that an output that saturates hides nothing, and a refusal names the first node that
+    differs. The largest difference must stay below 1e-4 of the largest entry (more for half precision), plus ten times what rounding
+    on the way does to the value, see :mod:`lipaudit.frontends.onnx.observe`; in a file of several precisions the narrowest counts.
+    With a ``batch`` of n the file gets n different samples, and every row of its outputs must be what the network makes of that sample
+    alone; values on the way are then left out.
     """
-    tolerance, mixed = _precision(model, inputs)
-    quick = _onnxruntime(path)
-    if quick is not None:
-        judge = f"onnxruntime {version('onnxruntime')}"
-        try:
-            _compare(module, inputs, shapes, quick, judge, tolerance, mixed)
-        except ModelLoadError:
-            pass  # not an answer yet: the reference implementation below has the last word
-        else:
-            return judge, tolerance
-    judge = f"the reference implementation of onnx {onnx.__version__}"
-    _compare(module, inputs, shapes, _onnx_reference(model, judge), judge, tolerance, mixed)
-    return judge, tolerance
+    dtypes = _dtypes(model, inputs)
+    comparison = _Comparison(module, model, batch, dtypes)
+    generator = np.random.default_rng(0)
+    draws = [_samples(generator, inputs, shapes, batch, scale) for scale in _SCALES]
+    groups = [()] if batch > 1 else comparison.groups(draws[0])
+    judge = Judge(path, model, chain(*groups))
+    for samples in draws:
+        feeds = {entry.name: to_numpy(sample) for entry, sample in zip(inputs, samples, strict=True)}
+        for position, group in enumerate(groups):
+            comparison.compare(samples, judge, feeds, group, position == len(groups) - 1)
+    return judge.name, comparison.tolerance
 
 
-def _onnxruntime(path: Path) -> Run | None:
-    """Onnxruntime on the file, None where it is not installed or does not know an operator or opset of the file."""
-    try:
-        onnxruntime: Any = importlib.import_module("onnxruntime")
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception:
-        return None
-    return lambda feeds: list(session.run(None, dict(feeds)))
+def _samples(
+    generator: np.random.Generator,
+    inputs: Iterable[GraphInput],
+    shapes: Mapping[str, tuple[int, ...]],
+    batch: int,
+    scale: float,
+) -> list[torch.Tensor]:
+    samples = []
+    for entry in inputs:
+        shape = (batch, *shapes[entry.name][1:]) if batch > 1 else shapes[entry.name]
+        array = np.asarray(generator.standard_normal(shape) * scale).astype(np.float32)
+        samples.append(torch.from_numpy(array).to(entry.dtype))
+    return samples
 
 
-def _onnx_reference(model: onnx.ModelProto, judge: str) -> Run:
-    from onnx.reference import ReferenceEvaluator
-
-    try:
-        evaluator = ReferenceEvaluator(model)
-    except Exception as error:
-        newer = undeclared_operators(model)
-        reason = "; ".join(newer) + ": export it again" if newer else first_line(error)
-        raise ModelLoadError(f"{judge} does not accept the file ({reason}), so that it cannot be checked") from error
-    return lambda feeds: list(evaluator.run(None, dict(feeds)))
-
-
-def _precision(model: onnx.ModelProto, inputs: list[GraphInput]) -> tuple[float, bool]:
-    """The tolerance of the narrowest floating type in the file, and whether there are several."""
+def _dtypes(model: onnx.ModelProto, inputs: Iterable[GraphInput]) -> set[torch.dtype]:
+    """The floating types that the file computes in."""
     known = {
         onnx.TensorProto.DOUBLE: torch.float64,
         onnx.TensorProto.FLOAT: torch.float32,
@@ -100,82 +87,118 @@ def _precision(model: onnx.ModelProto, inputs: list[GraphInput]) -> tuple[float,
     for node in model.graph.node:
         types.update(a.i for a in node.attribute if node.op_type == "Cast" and a.name == "to")
         types.update(a.t.data_type for a in node.attribute if node.op_type == "Constant" and a.name == "value")
-    found = {i.dtype for i in inputs} | {known[t] for t in types if t in known}
-    return max(TOLERANCE[dtype] for dtype in found), bool(found & {torch.float16, torch.bfloat16}) and len(found) > 1
+    return {i.dtype for i in inputs} | {known[t] for t in types if t in known}
 
 
-def _compare(
-    module: nn.Module,
-    inputs: list[GraphInput],
-    shapes: Mapping[str, tuple[int, ...]],
-    run: Run,
-    judge: str,
-    tolerance: float,
-    mixed: bool,
-) -> None:
-    generator = np.random.default_rng(0)
-    batch = max(i.batch for i in inputs)
-    for scale in _SCALES:
-        samples: list[torch.Tensor] = []
-        for entry in inputs:
-            shape = (batch, *shapes[entry.name][1:]) if batch > 1 else shapes[entry.name]
-            array = np.asarray(generator.standard_normal(shape) * scale).astype(np.float32)
-            samples.append(torch.from_numpy(array).to(entry.dtype))
-        feeds = {entry.name: _numpy(sample) for entry, sample in zip(inputs, samples, strict=True)}
-        try:
-            with np.errstate(all="ignore"):
-                expected = [np.asarray(output) for output in run(feeds)]
-        except Exception as error:
-            raise ModelLoadError(
-                f"{judge} cannot run the file, so that its conversion cannot be checked: {first_line(error)}"
-            ) from error
-        found = _evaluate(module, samples, batch)
-        for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            where = f"output {position}" + (
-                f" (the file fixes a batch of {batch}: export it with 1)" if batch > 1 else ""
-            )
-            if ours.shape != theirs.shape:
-                raise ModelLoadError(
-                    f"the conversion gives {where} the shape {ours.shape}, {judge} gives {theirs.shape}"
-                )
-            gap, size = _gap(ours, theirs, where, judge)
-            allowed = tolerance * max(size, float(np.finfo(np.float32).tiny))
-            # casts to half precision inside the network stay what they are, so that there is no float64 version of it
-            noise = 0.0 if gap <= allowed or mixed else _rounding(module, samples, batch, position, ours)
-            if gap > allowed + _NOISE_FACTOR * noise:
-                raise ModelLoadError(
-                    f"the conversion differs from {judge} in {where} by {gap:.3g}, values reach {size:.3g}: the file is not "
-                    "audited, because the bound would be that of another network"
-                )
+@dataclass(frozen=True)
+class _Gap:
+    """How much two arrays differ, and the largest entry of the second, over finite entries; infinite where shapes or kinds differ."""
+
+    difference: float
+    size: float
+    text: str
 
 
-def _evaluate(module: nn.Module, samples: list[torch.Tensor], batch: int) -> list[Array]:
-    """The network's outputs, one sample at a time."""
-    rows = []
-    with torch.no_grad():
-        for i in range(batch):
-            result = module(*([s[i : i + 1] for s in samples] if batch > 1 else samples))
-            rows.append([_numpy(t) for t in (result if isinstance(result, tuple) else (result,))])
-    return [np.concatenate(column) if batch > 1 else column[0] for column in zip(*rows, strict=True)]
-
-
-def _rounding(module: nn.Module, samples: list[torch.Tensor], batch: int, position: int, ours: Array) -> float:
-    """How far rounding alone moves an output: the difference to the same network in float64."""
-    exact = _evaluate(copy.deepcopy(module).double(), [s.double() for s in samples], batch)[position]
-    return float(np.abs(exact - ours.astype(np.float64)).max(initial=0.0))
-
-
-def _numpy(tensor: torch.Tensor) -> Array:
-    if tensor.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
-
-
-def _gap(ours: Array, theirs: Array, where: str, judge: str) -> tuple[float, float]:
+def _gap(ours: Array, theirs: Array) -> _Gap:
+    if ours.shape != theirs.shape:
+        return _Gap(math.inf, 0.0, f"in shape: {list(ours.shape)} where it has {list(theirs.shape)}")
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
-    finite = np.isfinite(b)
-    if not np.array_equal(finite, np.isfinite(a)):
-        raise ModelLoadError(f"the conversion and {judge} disagree on which entries of {where} are finite")
-    return float(np.abs(a[finite] - b[finite]).max(initial=0.0)), float(np.abs(b[finite]).max(initial=0.0))
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return _Gap(math.inf, 0.0, "in which entries are finite")
+    difference, size = float(np.abs(a[finite] - b[finite]).max(initial=0.0)), float(np.abs(b[finite]).max(initial=0.0))
+    return _Gap(difference, size, f"by {difference:.3g}, values reach {size:.3g}")
+
+
+class _Comparison:
+    def __init__(self, module: OnnxNetwork, model: onnx.ModelProto, batch: int, dtypes: set[torch.dtype]) -> None:
+        self.module, self.batch = module, batch
+        self.tolerance = max(TOLERANCE[dtype] for dtype in dtypes)
+        self.outputs = [output.name for output in model.graph.output]
+        self._nodes = {name: node for node in model.graph.node for name in node.output if name}
+        # casts to half precision inside the network stay what they are, so that there is no float64 version of it
+        self._mixed = bool(dtypes & {torch.float16, torch.bfloat16}) and len(dtypes) > 1
+        self._eps = max(float(torch.finfo(dtype).eps) for dtype in dtypes)
+
+    def groups(self, samples: list[torch.Tensor]) -> list[tuple[str, ...]]:
+        """The values on the way that the file names, too, in order, as many at once as memory allows."""
+        names = {name for step in self.module.steps for name in step.outputs if name in self._nodes} - set(self.outputs)
+        sizes = values_of(
+            self.module, samples, names, self.outputs, read=lambda t: t.nbytes if t.is_floating_point() else None
+        )
+        groups: list[list[str]] = [[]]
+        room = _TOGETHER
+        for name, size in sizes.items():
+            if size is None or name not in names:
+                continue
+            if size > room and groups[-1]:
+                groups.append([])
+                room = _TOGETHER
+            groups[-1].append(name)
+            room -= size
+        return [tuple(group) for group in groups]
+
+    def compare(
+        self,
+        samples: list[torch.Tensor],
+        judge: Judge,
+        feeds: Mapping[str, Array],
+        names: tuple[str, ...],
+        outputs: bool,
+    ) -> None:
+        """Raise :class:`ModelLoadError` where one of the values, or of the outputs, differs by more than rounding explains."""
+        wanted = [*names, *dict.fromkeys(self.outputs if outputs else ())]
+        with np.errstate(all="ignore"):
+            theirs = judge.run(feeds, wanted)
+        ours = self._evaluate(self.module, samples, names)
+        gaps = {name: _gap(ours[name], np.asarray(theirs[name])) for name in wanted}
+        doubtful = {name: gap for name, gap in gaps.items() if gap.difference > self.tolerance * max(gap.size, _TINY)}
+        if not doubtful:
+            return
+        noise = self._noise(samples, names, {name: ours[name] for name in doubtful})
+        for name in sorted(doubtful, key=self._position):
+            gap = doubtful[name]
+            if not gap.difference <= self.tolerance * gap.size + _NOISE_FACTOR * noise[name]:
+                self._refuse(name, judge, gap.text)
+
+    def _evaluate(
+        self, module: OnnxNetwork, samples: list[torch.Tensor], names: tuple[str, ...], rounding: Rounding | None = None
+    ) -> dict[str, Array]:
+        """The network's values, one sample at a time."""
+        rows = [
+            values_of(
+                module, [s[i : i + 1] for s in samples] if self.batch > 1 else samples, names, self.outputs, rounding
+            )
+            for i in range(self.batch)
+        ]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]} if self.batch > 1 else rows[0]
+
+    def _noise(self, samples: list[torch.Tensor], names: tuple[str, ...], ours: dict[str, Array]) -> dict[str, float]:
+        """How far rounding moves values: the largest change among draws, from where the network's own rounding is away."""
+        twin = self.module
+        if not self._mixed:
+            twin, samples = copy.deepcopy(self.module).double(), [s.double() for s in samples]
+        operators = {name: operator_name(node) for name, node in self._nodes.items()}
+        generator = torch.Generator().manual_seed(0)
+        noise = dict.fromkeys(ours, 0.0)
+        for _ in range(_DRAWS):
+            moved = self._evaluate(twin, samples, names, Rounding(self._eps, operators, generator))
+            for name, array in ours.items():
+                change = np.abs(moved[name].astype(np.float64) - array.astype(np.float64))
+                noise[name] = max(noise[name], float(change[np.isfinite(change)].max(initial=0.0)))
+        return noise
+
+    def _position(self, name: str) -> int:
+        """Where in the file the value is computed."""
+        return list(self._nodes).index(name) if name in self._nodes else -1
+
+    def _refuse(self, name: str, judge: Judge, how: str) -> NoReturn:
+        node = self._nodes.get(name)
+        where = f"the output {name!r}" if name in self.outputs else f"the value {name!r}"
+        if node is not None:
+            where += f" of the node {node.name or node.output[0]!r} ({operator_name(node)})"
+        batch = f" (the file fixes a batch of {self.batch}: export it with 1)" if self.batch > 1 else ""
+        raise ModelLoadError(
+            f"the conversion differs from {judge.name} first in {where}{batch} {how}: the file is not audited, because the bound "
+            "would be that of another network"
+        )

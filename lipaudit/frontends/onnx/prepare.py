@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import onnx
@@ -15,8 +16,7 @@ _OLDEST_OPSET = 9
 
 def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     """Convert old opsets up, inline local functions and those standard operators that are known only by their definition."""
-    if model.functions:
-        model = inliner.inline_local_functions(model)
+    model = inline_functions(model)
     opset = standard_opset(model)
     if 0 < opset < _OLDEST_OPSET:
         model, opset = _convert_up(model, opset), _OLDEST_OPSET
@@ -24,15 +24,20 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     return _inline(model, defined, opset) if defined else model
 
 
+def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its own functions written out."""
+    return inliner.inline_local_functions(model) if model.functions else model
+
+
 def standard_opset(model: onnx.ModelProto) -> int:
     """The version of the standard's operator set that the file imports, 0 where it imports none."""
     return max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
 
 
-def undeclared_operators(model: onnx.ModelProto) -> list[str]:
-    """What the file uses of the standard although the operator set that it declares does not have it, in words."""
-    opset, found = standard_opset(model), []
-    for node in model.graph.node:
+def undeclared_operators(nodes: Iterable[onnx.NodeProto], opset: int) -> list[str]:
+    """What nodes use of the standard although the operator set that the file declares does not have it, in words."""
+    found = []
+    for node in nodes:
         if node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type) and not _known(node.op_type, opset):
             name = node.name or node.output[0]
             found.append(f"its node {name!r} is a {node.op_type}, which the declared opset {opset} does not have")

@@ -24,7 +24,7 @@ def top_k(node: NodeView) -> nn.Module:
 def cumulative_sum(node: NodeView) -> nn.Module:
     """Running sum along an axis, from the other end on request (``reverse``), without the entry itself (``exclusive``)."""
     exclusive, reverse = bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0))
-    axis = int(node.constant(1).item()) % len(node.shape())
+    axis = node.place(int(node.constant(1).item()))
     behind = len(node.shape()) - 1 - axis
     rest = node.shape()[axis] - 1
 
@@ -83,7 +83,7 @@ def reduction(node: NodeView) -> nn.Module:
                 node.fail("an empty list of axes that means no reduction is not supported")
             return first_operand(node, lambda x: x.clone())
         axes = list(range(rank))
-    positions = tuple(sorted(a % rank for a in axes))
+    positions = tuple(sorted(node.place(a) for a in axes))
     return first_operand(node, _reduction(node.op, positions, bool(node.attr("keepdims", 1))))
 
 

@@ -55,7 +55,7 @@ def resize(node: NodeView) -> nn.Module:
 
 def _sizes_and_scales(node: NodeView, shape: tuple[int, ...]) -> tuple[list[int], list[float]]:
     rank = len(shape)
-    axes = [a % rank for a in node.attr("axes", list(range(rank)))]
+    axes = [node.place(a) for a in node.attr("axes", list(range(rank)))]
     given: list[float] | None = None
     wanted: list[int] | None = None
     if node.op == "Upsample" or node.opset < 11:
