@@ -27,12 +27,14 @@ from lipaudit.frontends import LoadedModel, load
 from lipaudit.frontends.module import wrap_module
 from lipaudit.frontends.spec import Kind, parse_input, parse_spec
 from lipaudit.graph.capture import capture
+from lipaudit.graph.decomposition import decompose
 from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
 from lipaudit.graph.node import Graph
 from lipaudit.graph.placeholders import fill, has_values
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import fold
 from lipaudit.report.record import ModelRecord
+from lipaudit.rules.registry import has_rule
 from lipaudit.spectral.content import stored_bytes
 from lipaudit.spectral.gram import check_tolerance
 from lipaudit.spectral.rounding import is_finite
@@ -187,9 +189,10 @@ def zero_inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Te
 def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     """The network as a graph, or its layers one by one where it is none but runs on the inputs."""
     try:
-        return capture(module, inputs)
+        graph = capture(module, inputs)
     except CaptureError as error:
-        return layers_by_hooks(module, inputs, error)
+        graph = layers_by_hooks(module, inputs, error)
+    return decompose(graph, has_rule)
 
 
 def _check_finite(module: nn.Module) -> None:

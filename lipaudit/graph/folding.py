@@ -40,7 +40,7 @@ def is_constant(target: torch._ops.OpOverload, bound: Mapping[str, Any]) -> bool
 def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described: Any) -> Any:
     """The result of a constant call, every tensor in it a :class:`Constant`.
 
-    ``described`` are tensors with the shape, dtype and device of the result, with or without values; a tensor computed
+    ``described`` are tensors with the shape, dtype and device of the result; their values are not read. A tensor computed
     from constants without values has none itself.
 
     Raises:
@@ -51,7 +51,8 @@ def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described
         raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
     constants = list(parts(dict(bound), Constant))
     names = tuple(dict.fromkeys(n for c in constants for n in c.names))
-    place = next((t.device for t in pytree.tree_leaves(described) if isinstance(t, torch.Tensor)), None)
+    tensors = [*(c.value for c in constants), *pytree.tree_leaves(described)]
+    place = next((t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta), None)
 
     def real(value: Any) -> Any:
         if isinstance(value, Constant):
@@ -73,7 +74,7 @@ def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described
     return wrap(result)
 
 
-def parts(value: Any, kind: type) -> Iterator[Any]:
+def parts(value: Any, kind: type | tuple[type, ...]) -> Iterator[Any]:
     """Everything of a kind within nested tuples, lists and dictionaries."""
     if isinstance(value, kind):
         yield value

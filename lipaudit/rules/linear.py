@@ -62,6 +62,19 @@ def convolution(node: Node, settings: Settings) -> Effect:
     return stretch(node, factors, note=note)
 
 
+_OPERANDS = {
+    "aten.linear.default": ("input", "weight"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.mm.default": ("self", "mat2"),
+    "aten.matmul.default": ("self", "other"),
+}
+
+
+def _reads_data(node: Node) -> bool:
+    """Whether a factor depends on the input; otherwise it is a sum with a constant product."""
+    return node.payload is not None or any(count_refs(node[key]) for key in _OPERANDS[node.op])
+
+
 @rule(
     DENSE,
     "aten.linear.default",
@@ -72,6 +85,7 @@ def convolution(node: Node, settings: Settings) -> Effect:
     source="[P] Theorem 3 (Gram iteration)",
     exact=True,
     where_bounded=True,
+    covers=_reads_data,
 )
 def dense(node: Node, settings: Settings) -> Effect:
     """A matrix product with a constant on one side; leading axes are a batch."""
@@ -141,14 +155,6 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
         return Effect.stretch(*(found[key] for key in keys))
 
     return Effect.where_bounded(BILINEAR, given)
-
-
-_OPERANDS = {
-    "aten.linear.default": ("input", "weight"),
-    "aten.addmm.default": ("mat1", "mat2"),
-    "aten.mm.default": ("self", "mat2"),
-    "aten.matmul.default": ("self", "other"),
-}
 
 
 @rule(

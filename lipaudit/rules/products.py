@@ -41,12 +41,20 @@ def batched_product(node: Node, settings: Settings) -> Effect:
     return stretch(node, {varying: matrix_norm(fixed.value.detach(), settings)})
 
 
+def _is_contraction(node: Node) -> bool:
+    tensors, equation = node["tensors"], node["equation"]
+    if not isinstance(tensors, tuple) or not isinstance(equation, str) or len(tensors) != 2:
+        return False
+    return einsum(equation, (shape_of(tensors[0]), shape_of(tensors[1]))) is not None
+
+
 @rule(
     "aten.einsum.default",
     formula="sigma_1 of the constant operand as a matrix from summed to output indices; for two data-dependent operands "
     "unbounded, or the Frobenius norm of the other operand's slices where it is bounded",
     source="a block-diagonal map; bilinear in two data-dependent tensors (Cauchy-Schwarz)",
     where_bounded=True,
+    covers=_is_contraction,
 )
 def einsum_of_two(node: Node, settings: Settings) -> Effect:
     """An einsum of two operands."""
@@ -71,19 +79,23 @@ def einsum_of_two(node: Node, settings: Settings) -> Effect:
     "aten.baddbmm.default", "aten.dot.default", "aten.outer.default",
     formula="unbounded; the Frobenius norm of the other matrix where it is bounded",
     source="bilinear in two data-dependent tensors (Cauchy-Schwarz)",
-    where_bounded=True,
+    where_bounded=True, covers=lambda node: all(count_refs(node[key]) for key in _pair(node)),
 )  # fmt: skip
 def bilinear(node: Node, _settings: Settings) -> Effect:
     """Bilinear operations of two data-dependent tensors; no constant is derived where one of them is constant."""
-    keys = next(
-        pair for pair in (("batch1", "batch2"), ("self", "tensor"), ("self", "vec2")) if pair[1] in node.arguments
-    )
+    keys = _pair(node)
     if sum(count_refs(node[key]) for key in keys) < 2:
         return Effect.unsupported(f"lipaudit has no bound for {node.op.split('.')[1]} with a constant operand")
     left, right = (shape_of(node[key]) for key in keys)
     outer = Contraction(("row",), ("column",), ("row", "column"))
     product = outer if node.op.startswith("aten.outer") else matrix_product(left, right, node.output.shape)
     return Effect.where_bounded(BILINEAR, lambda operands: _with_added(node, product, operands))
+
+
+def _pair(node: Node) -> tuple[str, str]:
+    """The names of the two factors."""
+    pairs = (("batch1", "batch2"), ("self", "tensor"), ("self", "vec2"))
+    return next(pair for pair in pairs if pair[1] in node.arguments)
 
 
 def _with_added(node: Node, product: Contraction, operands: tuple[Magnitude, ...]) -> Effect:

@@ -113,6 +113,7 @@ class Rule:
     (:meth:`Effect.where_bounded`); no other rule may say so.
     ``complex_numbers`` marks operations whose rule holds for complex tensors as well, the norm being that of real and
     imaginary parts together; every other rule is asked about real tensors only.
+    ``covers`` says of a node whether the rule is one for its form of the operation; any other form is decomposed.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Rule:
     entrywise: bool = False
     where_bounded: bool = False
     complex_numbers: bool = False
+    covers: Callable[[Node], bool] | None = None
 
 
 _RULES: dict[str, Rule] = {}
@@ -141,6 +143,7 @@ def rule(
     entrywise: bool = False,
     where_bounded: bool = False,
     complex_numbers: bool = False,
+    covers: Callable[[Node], bool] | None = None,
 ) -> Callable[[RuleFunction], RuleFunction]:
     """Register the decorated function as the rule for every overload name in ``ops``."""
 
@@ -157,6 +160,7 @@ def rule(
             entrywise=entrywise,
             where_bounded=where_bounded,
             complex_numbers=complex_numbers,
+            covers=covers,
         )
         for op in ops:
             if op in _RULES:
@@ -170,6 +174,12 @@ def rule(
 def find_rule(op: str) -> Rule | None:
     """The rule for an overload name, or None."""
     return _RULES.get(op)
+
+
+def has_rule(node: Node) -> bool:
+    """Whether a rule is registered for a node's operation, in the form that it has there."""
+    entry = _RULES.get(node.op)
+    return entry is not None and (entry.covers is None or entry.covers(node))
 
 
 def all_rules() -> dict[str, Rule]:
