@@ -174,7 +174,7 @@ def audit(
 
         everywhere = over(GLOBAL)
         found = everywhere if region is GLOBAL else over(region)
-        rows = layer_records(simple, found, loaded.node_names)
+        rows = layer_records(simple, found, loaded.node_names, loaded.module_paths)
         others = _other_domains(found, region, loaded)
         clock.lap("propagation")
         lower = None
@@ -186,7 +186,11 @@ def audit(
         elsewhere = []
         for other in others:
             there = everywhere if other is GLOBAL else over(other)
-            elsewhere.append(domain_record(other.name, there, layer_records(simple, there, loaded.node_names), scale))
+            elsewhere.append(
+                domain_record(
+                    other.name, there, layer_records(simple, there, loaded.node_names, loaded.module_paths), scale
+                )
+            )
         network = replace(network, other_domains=tuple(elsewhere))
         doubts = _weighed(network, lower)
         return AuditReport(

@@ -24,7 +24,8 @@ class LoadedModel:
     ``factory``, ``module``). ``input_shapes`` maps input names to full shapes with a batch axis of 1, in positional order.
     ``weights`` says where the numbers came from (a tag such as ``IMAGENET1K_V2``, a file name, ``random``).
     ``file_sha256`` is the hash of the model file where there is one. ``node_names`` maps module paths to the names that
-    the file itself uses (ONNX node names), ``output_names`` are the file's names of all outputs. ``notes`` are remarks for
+    the file itself uses (ONNX node names), ``module_paths`` to the paths that the modules had where the file was exported, as far as it
+    tells them; ``output_names`` are the file's names of all outputs. ``notes`` are remarks for
     the report, in plain sentences.
     """
 
@@ -37,5 +38,6 @@ class LoadedModel:
     weights: str = ""
     file_sha256: str | None = None
     node_names: dict[str, str] = field(default_factory=dict)
+    module_paths: dict[str, str] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.propagate import Propagation, Value
-from lipaudit.report.naming import details, input_size, short_name, titles, weight_shape
+from lipaudit.report.naming import details, input_size, short_name, titles, weight_prefix, weight_shape
 from lipaudit.report.record import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.registry import Effect, Status, find_rule
@@ -21,10 +21,12 @@ _LOG10 = math.log(10)
 _ONE = 1e-9
 
 
-def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) -> tuple[LayerRecord, ...]:
+def layer_records(
+    graph: Graph, found: Propagation, names: Mapping[str, str], paths: Mapping[str, str]
+) -> tuple[LayerRecord, ...]:
     """One record per operation that changes the size of a perturbation or has no finite constant, in topological order.
 
-    ``names`` maps module paths to the names that a model file uses.
+    ``names`` maps module paths to the names that a model file uses, ``paths`` to the modules of the network that was exported.
     """
     rows = [n for n in graph if n.op != "input" and _has_row(n, found.effects[n.name])]
     named = titles(rows, names)
@@ -38,7 +40,9 @@ def layer_records(graph: Graph, found: Propagation, names: Mapping[str, str]) ->
     stretching = math.fsum(part for part in parts.values() if part > 0)
     shares = {name: part / stretching for name, part in parts.items()} if stretching > 0 else {}
     return tuple(
-        replace(_layer(n, named[n.name], inputs[n.name], found, names, graph.input_sizes), share=shares.get(n.name))
+        replace(
+            _layer(n, named[n.name], inputs[n.name], found, names, paths, graph.input_sizes), share=shares.get(n.name)
+        )
         for n in rows
     )
 
@@ -58,6 +62,7 @@ def _layer(
     inputs: tuple[str, ...],
     found: Propagation,
     names: Mapping[str, str],
+    paths: Mapping[str, str],
     sizes: Mapping[str, tuple[tuple[int, ...], ...]],
 ) -> LayerRecord:
     effect = found.effects[node.name]
@@ -73,7 +78,7 @@ def _layer(
         rule=rule.name if rule is not None else "",
         inputs=inputs,
         status=effect.status.value,
-        module=node.module,
+        module=paths.get(module := weight_prefix(node), module),
         input_size=input_size(node, sizes),
         weight_shape=shape,
         details=details(node),

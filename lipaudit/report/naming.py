@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from lipaudit.graph.activations import Activation
 from lipaudit.graph.linear import Dense, Scale
-from lipaudit.graph.node import Node
+from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.normalizations import Normalization
 from lipaudit.spectral.geometry import Convolution
 
@@ -31,6 +31,26 @@ def titles(rows: Sequence[Node], names: Mapping[str, str]) -> dict[str, str]:
             title = candidate
         found[node.name] = title
     return found
+
+
+def weight_prefix(node: Node) -> str:
+    """The prefix of the node's weight in the state dict, or the path of the module that ran it where no single parameter is its weight.
+
+    They differ where a module computes with the weight of another one.
+    """
+    constants = [a for a in (node.get("weight"), *node.arguments.values()) if isinstance(a, Constant) and a.names]
+    prefixes = {_prefix(name) for name in constants[0].names} if constants else set()
+    return prefixes.pop() if len(prefixes) == 1 else node.module
+
+
+def _prefix(name: str) -> str:
+    """Of a parameter's name, or of what a parametrization keeps.
+
+    >>> _prefix("head.weight"), _prefix("a.parametrizations.weight.original0"), _prefix("scale")
+    ('head', 'a', '')
+    """
+    path, dot, _ = f".{name}".rpartition(".parametrizations.")
+    return (path if dot else f".{name}".rpartition(".")[0]).removeprefix(".")
 
 
 def short_name(node: Node) -> str:

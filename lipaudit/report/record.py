@@ -26,8 +26,8 @@ class LayerRecord:
     stands in ``estimate`` and ``log10_estimate``, and the fields of upper bounds are None. ``share`` is the layer's part of all that
     stretches: its contribution to the network's log bound (elasticity of log L to log c, times log c) over the sum of
     all positive contributions; negative for a layer that shrinks, None where the network has no finite bound.
-    ``folded`` names what was merged into this operation. ``module`` is the module path
-    without a counter.
+    ``folded`` names what was merged into this operation. ``module`` is the prefix
+    of the row's weight in the state dict, or the path of the module that ran a row without one, so that rows join to parameters.
     """
 
     name: str

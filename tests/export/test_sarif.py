@@ -95,7 +95,7 @@ def test_a_finding_names_the_file_and_the_module() -> None:
     (location,) = found["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "sample_models/digits_resnet.onnx"
     (logical,) = location["logicalLocations"]
-    assert (logical["name"], logical["fullyQualifiedName"]) == ("/stem/stem.0/Conv", "stem/stem_0/Conv")
+    assert (logical["name"], logical["fullyQualifiedName"]) == ("/stem/stem.0/Conv", "stem.0")
     assert RULES[found["ruleIndex"]].id == found["ruleId"] == "layer-bound"
 
 

@@ -56,7 +56,7 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
     batch = batch_of(inputs, shapes)
     model = prepare(original)
     try:
-        module, node_names, agreement = _converted(path, original, model, inputs, shapes, batch)
+        module, agreement = _converted(path, original, model, inputs, shapes, batch)
         notes = [agreement]
         if batch > 1:
             notes.append(f"The file fixes a batch of {batch}; one sample is audited, each row was compared.")
@@ -64,7 +64,7 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
         if batch == 1:
             raise
         shapes = resolve_inputs(inputs, requested, whole=True)
-        module, node_names, agreement = _converted(path, original, model, inputs, shapes, 1)
+        module, agreement = _converted(path, original, model, inputs, shapes, 1)
         notes = [agreement]
     notes += _without_a_batch(shapes)
     return LoadedModel(
@@ -75,7 +75,8 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
         input_dtypes={i.name: i.dtype for i in inputs},
         weights=path.name,
         file_sha256=sha256(path),
-        node_names=node_names,
+        node_names=module.node_names,
+        module_paths=module.module_paths,
         output_names=tuple(o.name for o in original.graph.output),
         notes=tuple(notes),
     )
@@ -88,19 +89,15 @@ def _converted(
     inputs: list[GraphInput],
     shapes: Mapping[str, Shape],
     batch: int,
-) -> tuple[OnnxNetwork, dict[str, str], str]:
-    """The network for these shapes, the file's names of its nodes, and the sentence that says who agrees with it."""
+) -> tuple[OnnxNetwork, str]:
+    """The network for these shapes, and the sentence that says who agrees with it."""
     generator = torch.Generator().manual_seed(0)
     examples = {
         i.name: torch.randn(shapes[i.name], generator=generator, dtype=torch.float32).to(i.dtype) for i in inputs
     }
-    module, node_names = build_network(model, examples)
+    module = build_network(model, examples)
     judge, tolerance = check_parity(module, path, original, inputs, shapes, batch)
-    return (
-        module,
-        node_names,
-        f"The conversion from ONNX agrees with {judge} on random inputs to {tolerance:g} of the output.",
-    )
+    return module, f"The conversion from ONNX agrees with {judge} on random inputs to {tolerance:g} of the output."
 
 
 def _without_a_batch(shapes: Mapping[str, Shape]) -> list[str]:

@@ -19,6 +19,7 @@ from torch import nn
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.fallback import fallback_converter
 from lipaudit.frontends.onnx.fold import SHAPE_ONLY, evaluate, is_random, shape_constant
+from lipaudit.frontends.onnx.module_paths import module_path
 from lipaudit.frontends.onnx.operators import (
     NodeView,
     Value,
@@ -40,13 +41,18 @@ class Step:
 
 
 class OnnxNetwork(nn.Module):
-    """Runs its steps in order. Takes the graph's inputs and returns its outputs (a tuple where there are several)."""
+    """Runs its steps in order. Takes the graph's inputs and returns its outputs (a tuple where there are several).
+
+    ``node_names`` maps the children to the names of the ONNX nodes, ``module_paths`` to the modules of torch that they came from.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[Step] = []
         self.inputs: list[str] = []
         self.outputs: list[str] = []
+        self.node_names: dict[str, str] = {}
+        self.module_paths: dict[str, str] = {}
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Evaluate the graph."""
@@ -67,11 +73,12 @@ class _Builder:
     needed: set[str]
     network: OnnxNetwork = field(default_factory=OnnxNetwork)
     values: dict[str, Value] = field(default_factory=dict)
-    node_names: dict[str, str] = field(default_factory=dict)
+    initializers: set[str] = field(default_factory=set)
 
     def add_graph(self, graph: onnx.GraphProto) -> None:
         for initializer in graph.initializer:
             self.values[initializer.name] = Value(initializer.name, constant=_array(initializer))
+            self.initializers.add(initializer.name)
         if graph.sparse_initializer:
             raise ModelLoadError("the ONNX graph has sparse initialisers, which are not supported: store them dense")
         for node in graph.node:
@@ -128,7 +135,10 @@ class _Builder:
             view.fail(f"its inputs and attributes do not fit together ({first_line(error)})")
         name = _child_name(self.network, view.proto)
         self.network.add_module(name, module)
-        self.node_names[name] = view.proto.name or view.proto.output[0]
+        self.network.node_names[name] = view.proto.name or view.proto.output[0]
+        weights = [v.name for v in view.operands if v is not None and v.name in self.initializers]
+        if (path := module_path(view.proto, weights)) is not None:
+            self.network.module_paths[name] = path
         outputs = tuple(view.proto.output)
         try:
             result = module(*(v.example for v in data))
@@ -149,8 +159,8 @@ class _Builder:
         self.network.steps.append(Step(name, tuple(v.name for v in data), outputs))
 
 
-def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) -> tuple[OnnxNetwork, dict[str, str]]:
-    """The network of an ONNX model and the map from its children to the names of the ONNX nodes.
+def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) -> OnnxNetwork:
+    """The network of an ONNX model.
 
     ``examples`` holds one tensor per graph input; their shapes are the only ones that the result accepts.
     Raises :class:`~lipaudit.frontends.onnx.operators.UnsupportedOperatorError` naming the operator and the node.
@@ -175,7 +185,7 @@ def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) 
         else:
             network.outputs.append(value.name)
     network.steps = _with_releases(network.steps, set(network.outputs))
-    return network.eval(), builder.node_names
+    return network.eval()
 
 
 def _with_releases(steps: list[Step], kept: set[str]) -> list[Step]:
