@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lipaudit.escaping import printable_lines
+
 
 class LipauditError(Exception):
     """Base of every error that lipaudit raises on purpose.
@@ -11,6 +13,10 @@ class LipauditError(Exception):
     """
 
     exit_code = 3
+
+    def __str__(self) -> str:
+        """The message, which a traceback prints as well, with what could drive a terminal escaped."""
+        return printable_lines(super().__str__())
 
 
 class UsageError(LipauditError):

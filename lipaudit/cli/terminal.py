@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from lipaudit.errors import LipauditError, OutputError
+from lipaudit.escaping import printable, printable_lines
 from lipaudit.fleet.interrupts import delayed, raise_remembered
 
 BUG = 70
@@ -32,7 +33,6 @@ class Progress:
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """Draw the bar at ``done`` of ``total``, naming what comes next."""
-        from lipaudit.report.display import printable
         from lipaudit.report.shorten import shorten_end, shorten_paths
 
         if self.bar is None:
@@ -81,7 +81,8 @@ def import_frameworks() -> None:
 def complain(error: Exception, debug: bool, spec: str = "") -> int:
     """One line on stderr for an error; its exit code."""
     if debug:
-        traceback.print_exception(error)
+        with suppress(OSError):
+            click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
     message = one_line(str(error)) or type(error).__name__
     if isinstance(error, LipauditError):
         say_failure(spec, message)
@@ -150,8 +151,6 @@ def _give_up_stdout(error: OSError) -> None:
 
 def say(text: str) -> None:
     """One line to stderr, with what could drive a terminal escaped. Where stderr cannot be written, nobody listens."""
-    from lipaudit.report.display import printable
-
     with suppress(OSError):
         click.echo(printable(text), err=True)
 

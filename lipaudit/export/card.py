@@ -169,8 +169,21 @@ def _text(value: str) -> yaml.Node:
 
 
 def _dump(root: yaml.Node, line_end: str) -> str:
-    text: str = yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=1_000_000)
-    return text.replace("\n", line_end)
+    text: str = yaml.serialize(_quoted(root), Dumper=yaml.SafeDumper, allow_unicode=True, width=1_000_000)
+    # inside of double quotes, where YAML reads the escapes as the same characters
+    escaped = "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08X}" for c in text)
+    return escaped.replace("\n", line_end)
+
+
+def _quoted(root: yaml.Node) -> yaml.Node:
+    """The node with every text in double quotes that holds a character without a glyph."""
+    if isinstance(root, yaml.ScalarNode):
+        plain = root.value.replace("\n", "").isprintable()
+        return root if plain else yaml.ScalarNode(root.tag, root.value, style='"')
+    if isinstance(root, yaml.SequenceNode):
+        return yaml.SequenceNode(root.tag, [_quoted(part) for part in root.value], flow_style=root.flow_style)
+    pairs = [(_quoted(key), _quoted(value)) for key, value in root.value]
+    return yaml.MappingNode(root.tag, pairs, flow_style=root.flow_style)
 
 
 def _others(root: yaml.MappingNode, key: str) -> list[tuple[str, str]]:

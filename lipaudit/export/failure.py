@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lipaudit.report.display import printable
+from lipaudit.escaping import printable
 from lipaudit.report.markdown import escape
 
 

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lipaudit.escaping import printable
 from lipaudit.export.failure import Failure
-from lipaudit.report.display import printable
 from lipaudit.report.gate import (
     MAX_LAYER,
     MAX_LOG10_BOUND,

@@ -13,8 +13,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from lipaudit.escaping import printable
 from lipaudit.export.cumulative import cumulative
-from lipaudit.report.display import estimate_text, printable, upper_bound_text
+from lipaudit.report.display import estimate_text, upper_bound_text
 from lipaudit.report.domains import place
 from lipaudit.report.record import AuditReport, LayerRecord
 from lipaudit.report.shorten import shorten_end, shorten_paths

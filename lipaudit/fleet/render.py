@@ -12,11 +12,12 @@ from typing import Any
 from tabulate import tabulate
 
 from lipaudit import __version__
+from lipaudit.escaping import printable
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
 from lipaudit.fleet.typed import names
 from lipaudit.report import tsv
-from lipaudit.report.display import log10_estimate_text, log10_upper_text, printable, share_text
+from lipaudit.report.display import log10_estimate_text, log10_upper_text, share_text
 from lipaudit.report.markdown import escape
 from lipaudit.report.shorten import shorten_end, shorten_paths
 from lipaudit.report.table import WIDTH

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lipaudit.report.display import names_text, printable, share_text
+from lipaudit.escaping import printable
+from lipaudit.report.display import names_text, share_text
 from lipaudit.report.domains import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.report.methods import has_estimates, is_undefined
 from lipaudit.report.record import AuditReport, LayerRecord

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lipaudit.errors import UsageError
+from lipaudit.escaping import printable
 from lipaudit.report.display import (
     estimate_text,
     log10_estimate_text,
     log10_upper_text,
     lower_bound_text,
-    printable,
     shape_text,
     share_text,
     upper_bound_text,

@@ -9,13 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
+from lipaudit.escaping import printable
 from lipaudit.report.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
-from lipaudit.report.display import (
-    estimate_text,
-    lower_bound_text,
-    printable,
-    upper_bound_text,
-)
+from lipaudit.report.display import estimate_text, lower_bound_text, upper_bound_text
 from lipaudit.report.markdown import escape
 from lipaudit.report.methods import steps_text
 from lipaudit.report.shorten import shorten_paths
@@ -39,7 +35,7 @@ def table(found: Comparison) -> str:
         for block in _blocks({"layer": names, **fixed}, columns):
             lines += [*_laid_out(block), ""]
     lines += ["Networks", ""]
-    for block in _blocks({"method": [m.name for m in found.methods]}, _summary(found)):
+    for block in _blocks({"method": [printable(m.name) for m in found.methods]}, _summary(found)):
         lines += [*_laid_out(block), ""]
     for line in _explained(found):
         lines += _wrapped(line)
@@ -52,7 +48,7 @@ def markdown(found: Comparison) -> str:
     for head, fixed, columns in _parts(found) if found.layers else ():
         named = {"layer": [printable(layer.name) for layer in found.layers]}
         lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
-    methods = {"method": [m.name for m in found.methods]}
+    methods = {"method": [printable(m.name) for m in found.methods]}
     lines += ["### Networks", "", *_marked_down({**methods, **_summary(found)}), ""]
     lines += [f"- {escape(line)}" for line in _explained(found)]
     return "\n".join(lines)
@@ -116,7 +112,7 @@ def _parts(found: Comparison) -> Iterable[tuple[str, Columns, Columns]]:
 
 
 def _by_method(found: Comparison, text: Callable[[FigureRecord], str]) -> Columns:
-    return {m.name: [text(layer.figures[i]) for layer in found.layers] for i, m in enumerate(found.methods)}
+    return {printable(m.name): [text(layer.figures[i]) for layer in found.layers] for i, m in enumerate(found.methods)}
 
 
 def _cell(figure: FigureRecord, notes: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lipaudit.errors import UsageError
-from lipaudit.report.display import count_text, names_text, printable, shape_text
+from lipaudit.escaping import printable
+from lipaudit.report.display import count_text, names_text, shape_text
 from lipaudit.report.domains import described
 from lipaudit.report.record import AuditReport, ModelRecord
 

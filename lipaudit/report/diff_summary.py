@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from lipaudit.escaping import printable
 from lipaudit.report.diff import (
     FELL,
     GAINED,
@@ -23,7 +24,7 @@ from lipaudit.report.diff import (
     ReportDiff,
 )
 from lipaudit.report.diff_figures import LOUD, digits_apart, is_estimated, quotient_text, said, times_text, verdict_text
-from lipaudit.report.display import MOST, count_text, names_text, printable, shape_text
+from lipaudit.report.display import MOST, count_text, names_text, shape_text
 from lipaudit.report.domains import place
 from lipaudit.report.figures import Record, has_bound
 from lipaudit.report.record import LayerRecord
@@ -62,11 +63,11 @@ def warning(found: ReportDiff) -> str:
 def sections(found: ReportDiff) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     candidates = (
-        Section("Result", tuple(_result(found))),
-        Section("Rows", tuple(_rows(found))),
-        Section("Moved most", tuple(_moved_most(found))),
-        Section("Changed", tuple(_changed(found))),
-        Section("Compared", tuple(_compared(found))),
+        Section.of("Result", _result(found)),
+        Section.of("Rows", _rows(found)),
+        Section.of("Moved most", _moved_most(found)),
+        Section.of("Changed", _changed(found)),
+        Section.of("Compared", _compared(found)),
     )
     return tuple(section for section in candidates if section.lines)
 

@@ -8,11 +8,11 @@ from functools import partial
 
 from tabulate import tabulate
 
+from lipaudit.escaping import printable
 from lipaudit.report.columns import SEPARATOR
 from lipaudit.report.diff import LayerChange, Move, ReportDiff
 from lipaudit.report.diff_figures import LOUD, digits_apart, figure_text, is_estimated, quotient_text, verdict_text
 from lipaudit.report.diff_summary import has_moved, hidden, sections, warning
-from lipaudit.report.display import printable
 from lipaudit.report.figures import Record
 from lipaudit.report.markdown import escape
 from lipaudit.report.shorten import shorten_end, shorten_paths

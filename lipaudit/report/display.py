@@ -153,15 +153,6 @@ def count_text(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def printable(text: str) -> str:
-    """The text with control characters escaped: names come from model files and must not drive a terminal.
-
-    >>> printable("conv\\n1\\x1b[2J")
-    'conv\\\\n1\\\\x1b[2J'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 def _significant(x: Decimal, digits: int, rounding: str) -> str:
     if not x.is_finite():
         raise ValueError(f"{x} is not a figure that can be shown")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lipaudit.report.display import printable, shape_text
+from lipaudit.escaping import printable
+from lipaudit.report.display import shape_text
 from lipaudit.report.record import AuditReport, DomainRecord, SettingsRecord
 
 _UNITS = {"pixels": ", in pixels in [0, 1]", "input": ", in the network's own input"}

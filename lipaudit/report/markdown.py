@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lipaudit.escaping import printable
 from lipaudit.report.columns import COLUMNS, cell, default_columns, group_rows, heading
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import sections, title, warning
@@ -43,10 +44,10 @@ def render_layers(report: AuditReport, columns: Sequence[str] | None = None, dep
 
 
 def escape(text: str) -> str:
-    r"""The text with every character escaped that Markdown or HTML would act on.
+    r"""The text with every character escaped that Markdown, HTML or a terminal would act on.
 
     >>> escape("a_b|c"), escape("layer1.0 <b>")
     ('a\\_b\\|c', 'layer1.0 &lt;b&gt;')
     """
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lipaudit.escaping import printable
 from lipaudit.report.advice import advice
 from lipaudit.report.columns import factor_text
 from lipaudit.report.display import (
@@ -15,7 +16,6 @@ from lipaudit.report.display import (
     log10_upper_text,
     lower_text,
     names_text,
-    printable,
     reciprocal_text,
     shape_text,
     share_text,
@@ -37,6 +37,11 @@ class Section:
 
     label: str
     lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, label: str, lines: Iterable[str]) -> Section:
+        """The sentences with what could drive a terminal escaped: they hold names from model files."""
+        return cls(label, tuple(map(printable, lines)))
 
 
 def title(model: ModelRecord) -> str:
@@ -65,13 +70,13 @@ def warning(report: AuditReport) -> str:
 def sections(report: AuditReport) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     candidates = (
-        Section("Result", tuple(_result(report))),
-        Section("Scope", tuple(_scope(report))),
-        Section("Costs most", tuple(_costs(report))),
-        Section("Missing", tuple(_missing(report))),
-        Section("What to do", tuple(advice(report))),
-        Section("Remarks", tuple(_remarks(report))),
-        Section("Time", tuple(_time(report.timings))),
+        Section.of("Result", _result(report)),
+        Section.of("Scope", _scope(report)),
+        Section.of("Costs most", _costs(report)),
+        Section.of("Missing", _missing(report)),
+        Section.of("What to do", advice(report)),
+        Section.of("Remarks", _remarks(report)),
+        Section.of("Time", _time(report.timings)),
     )
     return tuple(section for section in candidates if section.lines)
 

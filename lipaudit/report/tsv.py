@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from lipaudit.report.display import printable
+from lipaudit.escaping import printable
 from lipaudit.report.domains import described
 from lipaudit.report.record import AuditReport, LayerRecord
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lipaudit.errors import OutputError, UsageError
-from lipaudit.report.display import printable, share_text
+from lipaudit.escaping import printable
+from lipaudit.report.display import share_text
 from lipaudit.report.record import AuditReport
 from lipaudit.report.stretching import stretching
 from lipaudit.report.tsv import row

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lipaudit.escaping import printable
 from lipaudit.export.html import render
 from lipaudit.report.columns import cell
-from lipaudit.report.display import estimate_text, log10_upper_text, printable, share_text, upper_text
+from lipaudit.report.display import estimate_text, log10_upper_text, share_text, upper_text
 from lipaudit.report.record import AuditReport, LayerRecord
 from lipaudit.report.summary import headline, sections, title
 from tests.report import fakes

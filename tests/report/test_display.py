@@ -88,11 +88,6 @@ def test_zero_is_shown_plainly() -> None:
     assert (display.upper_text(0.0), display.lower_text(0.0), display.log10_upper_text(-0.0)) == ("0", "0", "0.000")
 
 
-@given(st.text())
-def test_printable_text_cannot_drive_a_terminal(text: str) -> None:
-    assert display.printable(text).isprintable()
-
-
 @given(POSITIVE)
 @example(9.9995)
 @example(4.51450)

@@ -6,12 +6,12 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from lipaudit.escaping import printable
 from lipaudit.export.html.lanes import Item, arrange
 from lipaudit.export.html.markup import number, text
 from lipaudit.export.html.rows import kind, log10_figure, words
 from lipaudit.export.html.scale import Scale, colour
 from lipaudit.report.columns import cell
-from lipaudit.report.display import printable
 from lipaudit.report.record import LayerRecord
 from lipaudit.report.shorten import shorten_end, shorten_paths
 

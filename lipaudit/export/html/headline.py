@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lipaudit.escaping import printable
 from lipaudit.export.html.markup import text
-from lipaudit.report.display import (
-    estimate_text,
-    log10_estimate_text,
-    log10_upper_text,
-    lower_text,
-    printable,
-    upper_bound_text,
-)
+from lipaudit.report.display import estimate_text, log10_estimate_text, log10_upper_text, lower_text, upper_bound_text
 from lipaudit.report.domains import pixels_are_the_input, place
 from lipaudit.report.record import AuditReport, DomainRecord, NetworkRecord
 from lipaudit.report.summary import headline, title, warning

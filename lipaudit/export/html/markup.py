@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from lipaudit.report.display import printable
+from lipaudit.escaping import printable
 
 
 def text(value: object) -> str:

@@ -1,0 +1,17 @@
+"""Text from model files, made harmless for whoever reads it on a terminal."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: names come from model files and must not drive a terminal.
+
+    >>> printable("conv\\n1\\x1b[2J")
+    'conv\\\\n1\\\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same line by line: line feeds stay."""
+    return "\n".join(map(printable, text.split("\n")))
