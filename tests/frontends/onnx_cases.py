@@ -414,7 +414,6 @@ REFUSED = [
     (Case("GridSample", constants=(_f(1, 3, 3, 2),), opset=16), "sampling at places"),
     (Case("OneHot", constants=(np.int64(3), _f(2))), "function of indices"),
     (Case("DynamicQuantizeLinear", opset=13, outputs=3), "DynamicQuantizeLinear.*before quantisation"),
-    (Case("LSTM", (5, 1, 3), (_f(1, 16, 3), _f(1, 16, 4)), 14, {"hidden_size": 4}), "recurrence"),
     (Case("NonZero", (1, 4)), "depends on the values"),
     (Case("Shrink", attributes={"bias": 0.2, "lambd": 0.5}), "jumps at 0.5"),
     (Case("LRN", attributes={"size": 4}), "even number of channels"),

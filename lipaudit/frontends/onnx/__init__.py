@@ -22,6 +22,7 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     normalization,
     pooling,
     products,
+    recurrent,
     reduction,
     refused,
     resize,

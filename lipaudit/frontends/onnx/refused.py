@@ -14,7 +14,7 @@ _LAYOUT = (
 _STANDARD = {
     ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"): _QUANTISED,
     ("ConvInteger", "MatMulInteger"): _QUANTISED,
-    ("LSTM", "GRU", "RNN", "Loop", "Scan", "SequenceMap"): "recurrence and loops are not supported; audit one step",
+    ("Loop", "Scan", "SequenceMap"): "loops are not supported; audit one step",
     ("NonZero", "Unique", "NonMaxSuppression"): (
         "how much it returns depends on the values of the network's input; cut the graph in front of it"
     ),
