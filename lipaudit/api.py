@@ -69,6 +69,7 @@ def audit(
     model: nn.Module | str,
     input_shape: InputShape | None = None,
     *,
+    fix: Mapping[str, object] | None = None,
     weights: str | None = None,
     arch: str | None = None,
     device: str = "auto",
@@ -98,6 +99,9 @@ def audit(
         model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
         input_shape: (3, 224, 224) for an image, or 224 where the model has a size of its own; a mapping from input names to
             full shapes with a batch axis of 1, taken literally; or the text that ``--input`` takes. Default: the model's own.
+        fix: inputs that are held, with their values: tensors, arrays, numbers, None, or the text that ``--fix`` takes. They are
+            constants of the audit, and the bound is in the other inputs. An optional argument of ``forward`` keeps its default
+            unless it is named here or in ``input_shape``.
         weights, arch: as ``--weights`` and ``--arch`` on the command line; only for models given by text.
         device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). On a GPU lipaudit's own
             norms are found there, too, all together; in float64 everywhere.
@@ -153,7 +157,7 @@ def audit(
     clock = Clock()
     means, stds = _numbers(mean), _numbers(std)
     check_normalisation(means, stds, request)
-    loaded = open_model(model, input_shape, weights, arch, structure)
+    loaded = open_model(model, input_shape, weights, arch, structure, fix)
     loaded = replace(loaded, preprocessing=override_preprocessing(loaded, means, stds))
     clock.lap("load")
     with placed(loaded, device, structure) as place:
@@ -229,6 +233,7 @@ def compare(
     input_shape: InputShape | None = None,
     *,
     methods: str | Sequence[str] | None = None,
+    fix: Mapping[str, object] | None = None,
     weights: str | None = None,
     arch: str | None = None,
     device: str = "auto",
@@ -244,7 +249,7 @@ def compare(
     that layer. The network's figure by each method is propagated over all inputs from the same figures.
 
     Args:
-        model, input_shape, weights, arch, device, tol, seed: as for :func:`audit`; ``tol`` is that of the certified bounds.
+        model, input_shape, fix, weights, arch, device, tol, seed: as for :func:`audit`; ``tol`` is that of the certified bounds.
         methods: names as ``lipaudit methods`` lists them, in a list or tuple, or as ``--methods`` takes them; default: every method.
         iterations: iterations or samples, for the methods that have any; default: the number that ``lipaudit methods`` shows
             for each.
@@ -266,7 +271,7 @@ def compare(
         raise UsageError(f"the time limit (--time-limit) is a number of seconds above 0, not {time_limit!r}")
     chosen = find_compared(methods, iterations)
     options = [(m, Options(iterations if m.iterations is not None else None, seed=seed, tolerance=tol)) for m in chosen]
-    loaded = open_model(model, input_shape, weights, arch)
+    loaded = open_model(model, input_shape, weights, arch, fix=fix)
     with placed(loaded, device) as place:
         network = captured(loaded, place)
         layers, results = compare_methods(

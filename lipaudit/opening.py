@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 
@@ -24,6 +24,7 @@ from lipaudit.errors import (
     UsageError,
 )
 from lipaudit.frontends import LoadedModel, load
+from lipaudit.frontends.fixed import describe, read_fixed
 from lipaudit.frontends.module import wrap_module
 from lipaudit.frontends.spec import Kind, parse_input, parse_spec
 from lipaudit.graph.capture import capture
@@ -104,14 +105,27 @@ def open_model(
     weights: str | None,
     arch: str | None,
     structure: bool = False,
+    fix: Mapping[str, object] | None = None,
 ) -> LoadedModel:
-    """The network that a user named or gave."""
-    shapes = _shapes(input_shape)
+    """The network that a user named or gave, with the inputs of ``fix`` held at their values."""
+    loaded = _opened(model, _shapes(input_shape), weights, arch, structure, read_fixed(fix))
+    held = describe(loaded.fixed)
+    return replace(loaded, notes=(*loaded.notes, held)) if held else loaded
+
+
+def _opened(
+    model: nn.Module | str,
+    shapes: dict[str, tuple[int, ...]] | None,
+    weights: str | None,
+    arch: str | None,
+    structure: bool,
+    fixed: Mapping[str, object],
+) -> LoadedModel:
     if isinstance(model, str):
-        return load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure)
+        return load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure, fixed=fixed)
     if weights is not None or arch is not None:
         raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
-    return wrap_module(model, shapes)
+    return wrap_module(model, shapes, fixed)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ _COMMAND_LINE = ContextVar("command_line", default=False)
 # options whose argument in Python has another name
 _RENAMED = {"input": "input_shape"}
 _VALUE = r"(?: (?P<value>[A-Z][A-Z|]*|\d[\w.,]*|[\w.]+:[\w,.×]+|random|global|pixels|ball|gram|cpu|cuda)(?![\w-]))?"
+_HELD = re.compile(r"--fix ([^\s=]+)=([^\s:;,)]+)")
 _OPTION = re.compile(r"(?P<open>\()?--(?P<name>[a-z][a-z0-9-]*[a-z0-9])(?(open)\)|" + _VALUE + ")")
 
 
@@ -54,6 +55,8 @@ def with_arguments(message: str, known: Collection[str]) -> str:
     "the tolerance (tol) is a number; give it with input_shape, as in input_shape='3x224x224'"
     >>> with_arguments("methods (--methods) is empty: use --domain pixels or --jobs 4", ["methods", "domain"])
     "methods is empty: use domain='pixels' or --jobs 4"
+    >>> with_arguments("hold it with --fix ids=VALUE (a number)", ["fix"])
+    "hold it with fix={'ids': VALUE} (a number)"
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -64,4 +67,6 @@ def with_arguments(message: str, known: Collection[str]) -> str:
             return f"({name})"
         return f"{name}={match['value']!r}" if match["value"] else name
 
+    if "fix" in known:
+        message = _HELD.sub(r"fix={'\1': \2}", message)
     return re.sub(r"\b(\w+) \(\1\)", r"\1", _OPTION.sub(replaced, message))

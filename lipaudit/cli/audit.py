@@ -19,6 +19,8 @@ from lipaudit.cli.options import (
     channels,
     debug_option,
     device_option,
+    fix_option,
+    fixed_inputs,
     folder,
     format_of,
     format_option,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = with_options(
     input_option,
+    fix_option,
     weights_option,
     arch_option,
     device_option,
@@ -150,6 +153,7 @@ def audit(
     /,
     models: tuple[str, ...],
     inputs: tuple[str, ...],
+    fixes: tuple[str, ...],
     form: str | None,
     output: Path | None,
     plot: PlotFile | None,
@@ -176,7 +180,7 @@ def audit(
     if fleet.is_asked_for(output, form):
         from lipaudit.cli.fleet import audit_fleet
 
-        options["input_shape"] = input_shape(inputs)
+        options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
         shown = fleet.shown(form, output, columns, depth, quiet, plot is not None)
         return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates)
     _check(gates, options)
@@ -190,7 +194,7 @@ def audit(
         check_writable(file)
     if plot:
         plot.check(file, options["structure"])
-    options["input_shape"] = input_shape(inputs)
+    options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
     specs, codes = _expand_all(models, debug, quiet)
     if file:
         check_no_model(file, _files_read(file, specs, options))

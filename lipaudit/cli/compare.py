@@ -13,6 +13,8 @@ from lipaudit.cli.options import (
     arch_option,
     debug_option,
     device_option,
+    fix_option,
+    fixed_inputs,
     format_of,
     format_option,
     input_option,
@@ -35,6 +37,7 @@ _OPTIONS = with_options(
         help="Methods to compare, by name (`lipaudit methods` lists them). Default: every method.",
     ),
     input_option,
+    fix_option,
     weights_option,
     arch_option,
     device_option,
@@ -76,6 +79,7 @@ def compare(
     /,
     model: str,
     inputs: tuple[str, ...],
+    fixes: tuple[str, ...],
     form: str | None,
     output: Path | None,
     quiet: bool,
@@ -89,6 +93,7 @@ def compare(
 
     debug: bool = ctx.find_root().obj.debug
     shape = format_of(ctx, form, output)
+    options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
     file = None if output == Path("-") else output
     if file:
         check_writable(file)
@@ -97,7 +102,6 @@ def compare(
             from lipaudit.fleet.content import read_where
 
             check_no_model(file, read_where(file, model, options))
-    options["input_shape"] = input_shape(inputs)
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):

@@ -2,8 +2,8 @@
 
 A line is what one would type behind ``lipaudit`` for this model alone, quoted as in a shell: ``MODEL [--input SIZE] ...``. Or it
 is a JSON object with the same names: ``{"model": "net.onnx", "input": "3x224x224"}``, where ``null`` stands for the default, also
-against an option of the command line. Blank lines and lines that begin with ``#`` are skipped. Everything is read and checked
-before anything is audited.
+against an option of the command line, and ``"fix"`` may be an object (``{"mask": 1}``). Blank lines and lines that begin with ``#``
+are skipped. Everything is read and checked before anything is audited.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from lipaudit.cli.options import input_shape
+from lipaudit.cli.options import fixed_inputs, input_shape
 from lipaudit.cli.terminal import one_line
 from lipaudit.errors import LipauditError, UsageError
 from lipaudit.fleet.request import ModelRequest, plain
 
 # options of an audit that may differ from model to model
-_OWN = ("inputs", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
+_OWN = ("inputs", "fixes", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
+# the names of options that may be given several times: in a line of JSON, in Python, in the request
+_REPEATED = {"input": ("inputs", "input_shape"), "fix": ("fixes", "fix")}
 _DEFAULTS = {"structure": False, "domain": "global"}  # of the others: None
 Check = Callable[[ModelRequest], list[ModelRequest]]
 
@@ -101,6 +103,8 @@ def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
     }
     if "inputs" in options:
         options["input_shape"] = input_shape(options.pop("inputs"))
+    if "fixes" in options:
+        options["fix"] = fixed_inputs(options.pop("fixes"))
     return ModelRequest(context.params["model"], plain(options))
 
 
@@ -122,20 +126,26 @@ def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
     for key, entry in value.items():
         if key == "model":
             continue
-        name = "inputs" if key == "input" else key
-        if name not in _OWN or key == "inputs":
-            names = ["model", *("input" if own == "inputs" else own for own in _OWN)]
+        name, request = _REPEATED.get(key, (key, key))
+        shown = {plural: single for single, (plural, _) in _REPEATED.items()}
+        if name not in _OWN or key in shown:
+            names = ["model", *(shown.get(own, own) for own in _OWN)]
             raise UsageError(f"{json.dumps(key)} is unknown: an object may have {', '.join(names)}")
         if entry is None or (key == "structure" and entry is False):
-            defaults["input_shape" if key == "input" else key] = _DEFAULTS.get(key)
+            defaults[request] = _DEFAULTS.get(key)
         elif key == "structure":
             if entry is not True:
                 raise UsageError('"structure" is true or false')
             words.append("--structure")
-        elif key in ("input", "mean", "std") and entry == []:
+        elif key in ("input", "fix", "mean", "std") and entry == []:
             raise UsageError(f"{json.dumps(key)} is an empty list: leave it out, or write null for the default")
-        elif key == "input" and isinstance(entry, list):
-            words += [f"--input={_text(key, part)}" for part in entry]
+        elif key in _REPEATED and isinstance(entry, list):
+            words += [f"--{key}={_text(key, part)}" for part in entry]
+        elif key == "fix" and isinstance(entry, dict):
+            words += [
+                f"--fix={name}={value if isinstance(value, str) else json.dumps(value)}"
+                for name, value in entry.items()
+            ]
         elif key in ("mean", "std") and isinstance(entry, list):
             words.append(f"--{key}={','.join(_text(key, part) for part in entry)}")
         else:

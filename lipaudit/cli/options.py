@@ -112,6 +112,14 @@ input_option = click.option(
     help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
     "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
 )
+fix_option = click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    metavar="NAME=VALUE|FILE",
+    help="Hold an input at a value, as a constant of the audit (once per input): a number, which fills a tensor of the input's size, "
+    "true, false, none, a list such as [[1,2,3]], or a tensor file (.npy, .pt). For masks, token ids, sampling rates, flags.",
+)
 weights_option = click.option(
     "--weights",
     metavar="TAG|FILE|random",
@@ -173,6 +181,20 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
         return function
 
     return decorate
+
+
+def fixed_inputs(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """What ``--fix`` says, once or several times."""
+    if not texts:
+        return None
+    import_frameworks()
+    from lipaudit.frontends.fixed import parse_fix
+
+    pairs = [parse_fix(text) for text in texts]
+    names = [name for name, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"the input {twice!r} is fixed twice: give --fix {twice}=VALUE once")
+    return dict(pairs)
 
 
 def input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:

@@ -9,11 +9,13 @@ from typing import Any
 
 from lipaudit.errors import LipauditError
 from lipaudit.frontends.files import existing_file, sha256
+from lipaudit.frontends.fixed import file_of
 from lipaudit.frontends.spec import Kind, parse_spec
 
 
 def named_files(spec: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The files that a request names, as the loader understands it, with their SHA-256: the model, its weights, the centre of the ball.
+    """The files that a request names, as the loader understands it, with their SHA-256: the model, its weights, the centre of the
+    ball, the values of held inputs.
 
     What is no readable file is left out: the audit says what is wrong with it.
     """
@@ -43,7 +45,8 @@ def unchanged(files: Mapping[str, str]) -> bool:
 def _named(spec: str, arguments: Mapping[str, Any]) -> list[str]:
     parsed = parse_spec(spec)
     texts = [parsed.name] if parsed.kind is Kind.FILE else []
-    return texts + [text for name in ("weights", "around") if (text := arguments.get(name))]
+    texts += [text for name in ("weights", "around") if (text := arguments.get(name))]
+    return texts + [file for value in (arguments.get("fix") or {}).values() if (file := file_of(value))]
 
 
 def _external(spec: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import torch
 
 from lipaudit.errors import UsageError
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
+from lipaudit.frontends.tensors import TENSOR_SUFFIXES, read_tensor, readable_file
 from lipaudit.network.domain import GLOBAL, Domain, ball, pixel_box
 
 DOMAINS = ("global", "pixels", "ball")
-_TENSORS = (".npy", ".pt", ".pth")
 # A centre beyond this is no image, and its products leave the range of floats.
 _LARGEST = 1e30
 
@@ -43,7 +42,7 @@ class DomainRequest:
     @property
     def in_pixels(self) -> bool:
         """Whether the centre and the radius count in pixels in [0, 1]: the centre is an image file."""
-        return isinstance(self.around, str) and Path(self.around).suffix.lower() not in _TENSORS
+        return isinstance(self.around, str) and Path(self.around).suffix.lower() not in TENSOR_SUFFIXES
 
 
 def resolve_domain(request: DomainRequest, loaded: LoadedModel) -> Domain:
@@ -156,7 +155,7 @@ def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
         mean, std = (torch.tensor(v, dtype=torch.float64).reshape(1, -1, 1, 1) for v in _same_length(known))
         steepest, flattest = max(1 / abs(s) for s in known.std), min(1 / abs(s) for s in known.std)
         return ball({name: (pixels - mean) / std}, radius * steepest * (1 + 1e-12), radius * flattest * (1 - 1e-12))
-    centre = _tensor(around) if isinstance(around, str) else around.detach()
+    centre = read_tensor(around, "--around") if isinstance(around, str) else around.detach()
     if centre.layout is not torch.strided or centre.is_meta or centre.is_quantized:
         raise UsageError("the centre of the ball is a sparse, quantised or empty (meta) tensor: give a plain one")
     centre = centre.cpu()
@@ -172,17 +171,6 @@ def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
     return ball({name: centre}, radius)
 
 
-def _existing(text: str) -> Path:
-    path = Path(text).expanduser()
-    try:
-        found = path.is_file() and os.access(path, os.R_OK)
-    except (OSError, ValueError):  # too long, a null byte
-        found = False
-    if not found:
-        raise UsageError(f"--around {text[:200]}: there is no file of this name that can be read; check the path")
-    return path
-
-
 def _image(text: str, shape: tuple[int, ...]) -> torch.Tensor:
     """An image file as pixels in [0, 1], (1, C, H, W), resized to the network's input."""
     import numpy as np
@@ -192,7 +180,7 @@ def _image(text: str, shape: tuple[int, ...]) -> torch.Tensor:
         raise UsageError(
             f"an image cannot be the centre of inputs of shape {tuple(shape)}: give a tensor file (.npy, .pt)"
         )
-    path = _existing(text)
+    path = readable_file(text, "--around")
     try:
         with Image.open(path) as opened:
             if opened.mode.startswith(("I", "F")):
@@ -208,19 +196,3 @@ def _image(text: str, shape: tuple[int, ...]) -> torch.Tensor:
         ) from error
     pixels = torch.from_numpy(np.asarray(picture).copy()).to(torch.float64) / 255
     return (pixels.permute(2, 0, 1) if pixels.dim() == 3 else pixels[None])[None]
-
-
-def _tensor(text: str) -> torch.Tensor:
-    path = _existing(text)
-    try:
-        if path.suffix.lower() == ".npy":
-            import numpy as np
-
-            return torch.from_numpy(np.load(path, allow_pickle=False))
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(f"--around {text}: no tensor can be read from it ({reason[:200]})") from error
-    if not isinstance(found, torch.Tensor):
-        raise UsageError(f"--around {text} holds {type(found).__name__}, not one tensor")
-    return found.detach()

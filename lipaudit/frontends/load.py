@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import torch
-from torch import nn
-
 from lipaudit.errors import LipauditError, ModelLoadError, UsageError
 from lipaudit.frontends import registry
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.factory import build_from_factory
 from lipaudit.frontends.files import existing_file, sha256
+from lipaudit.frontends.fixed import NOTHING, Fixed
+from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel
-from lipaudit.frontends.shapes import Shape, input_names, resolve_shapes
+from lipaudit.frontends.shapes import Shape
 from lipaudit.frontends.spec import CHECKPOINT_SUFFIXES, FILE_SUFFIXES, Kind, ModelSpec, parse_spec
 from lipaudit.frontends.timm import load_timm
 from lipaudit.frontends.torchvision import load_torchvision
@@ -27,20 +26,21 @@ def load(
     weights: str | None = None,
     arch: str | None = None,
     structure: bool = False,
+    fixed: Fixed = NOTHING,
 ) -> LoadedModel:
     """Load the model that ``spec`` names.
 
     ``input_shapes`` maps input names (``""`` for the only one) to (H,), (C, H, W) or a full shape with a batch of 1.
     ``weights`` is None for the model's own pretrained weights, ``random`` for a seeded random initialisation, or the path
     of a state dict; with ``structure`` a model of a registry is built on the meta device, without any. ``arch`` names the
-    architecture of a state dict file, in the same grammar as ``spec``.
+    architecture of a state dict file, in the same grammar as ``spec``. ``fixed`` are inputs that are held at a value.
 
     Raises the errors of :mod:`lipaudit.errors`: :class:`~lipaudit.errors.UsageError` for requests that contradict
     themselves, :class:`~lipaudit.errors.ModelNotFoundError`, :class:`~lipaudit.errors.ModelLoadError` and
     :class:`~lipaudit.errors.WeightsUnavailableError` otherwise.
     """
     try:
-        return _load(spec, input_shapes, weights, arch, structure)
+        return _load(spec, input_shapes, weights, arch, structure, fixed)
     except LipauditError:
         raise
     except Exception as error:
@@ -52,31 +52,40 @@ def load(
 
 
 def _load(
-    spec: str, input_shapes: Mapping[str, Shape] | None, weights: str | None, arch: str | None, structure: bool
+    spec: str,
+    input_shapes: Mapping[str, Shape] | None,
+    weights: str | None,
+    arch: str | None,
+    structure: bool,
+    fixed: Fixed,
 ) -> LoadedModel:
     parsed = parse_spec(spec)
     if parsed.is_pattern:
         raise UsageError(f"{spec!r} is a pattern for several models: expand it, or name one of them")
     if parsed.kind is Kind.FILE:
-        return _load_file(parsed, input_shapes, weights, arch)
+        return _load_file(parsed, input_shapes, weights, arch, fixed)
     if arch is not None:
         raise UsageError(f"--arch is for state dict files; {spec!r} already names an architecture")
-    return _load_architecture(parsed, input_shapes, weights, structure)
+    return _load_architecture(parsed, input_shapes, weights, structure, fixed)
 
 
 def _load_architecture(
-    spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None, structure: bool = False
+    spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None, structure: bool, fixed: Fixed
 ) -> LoadedModel:
     if spec.kind is Kind.FACTORY:
-        return _load_factory(spec, input_shapes, weights)
+        return _load_factory(spec, input_shapes, weights, fixed)
     if registry.find(spec) is Kind.TORCHVISION:
         return load_torchvision(
-            spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights, structure=structure
+            spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights, structure=structure, fixed=fixed
         )
-    return load_timm(spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights, structure=structure)
+    return load_timm(
+        spec.name, spec=spec.text, input_shapes=input_shapes, weights=weights, structure=structure, fixed=fixed
+    )
 
 
-def _load_factory(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None) -> LoadedModel:
+def _load_factory(
+    spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None, fixed: Fixed
+) -> LoadedModel:
     module = build_from_factory(spec.name)
     notes: tuple[str, ...]
     origin, notes = "as built", ("The weights are those that the factory made, with torch's generator seeded by 0.",)
@@ -84,24 +93,25 @@ def _load_factory(spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, wei
         apply_state_dict(module, read_state_dict(weights), weights, spec.name)
         origin, notes = weights, ()
     module.eval()
-    names = input_names(module)
+    bound = bind_inputs(module, input_shapes, fixed)
     return LoadedModel(
-        module=module,
+        module=bound.module,
         spec=spec.text,
         source="factory",
-        input_shapes=resolve_shapes(input_shapes, dict.fromkeys(names)),
-        input_dtypes=dict.fromkeys(names, _floating_dtype(module)),
+        input_shapes=bound.input_shapes,
+        input_dtypes=bound.input_dtypes,
         weights=origin,
         notes=notes,
+        fixed=bound.fixed,
     )
 
 
-def _floating_dtype(module: nn.Module) -> torch.dtype:
-    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-
-
 def _load_file(
-    spec: ModelSpec, input_shapes: Mapping[str, Shape] | None, weights: str | None, arch: str | None
+    spec: ModelSpec,
+    input_shapes: Mapping[str, Shape] | None,
+    weights: str | None,
+    arch: str | None,
+    fixed: Fixed,
 ) -> LoadedModel:
     path = existing_file(spec.name)
     if weights is not None:
@@ -117,16 +127,16 @@ def _load_file(
         architecture = parse_spec(arch)
         if architecture.kind is Kind.FILE or architecture.is_pattern:
             raise UsageError(f"--arch {arch} must name one architecture: a registry name or package.module:factory")
-        loaded = _load_architecture(architecture, input_shapes, spec.name)
+        loaded = _load_architecture(architecture, input_shapes, spec.name, False, fixed)
         return replace(loaded, spec=spec.text, source="checkpoint", weights=path.name, file_sha256=sha256(path))
     if arch is not None:
         raise UsageError(f"--arch is for state dict files; {spec.text} holds its own architecture")
     if spec.suffix == ".onnx":
         from lipaudit.frontends.onnx import load_onnx
 
-        return load_onnx(path, spec=spec.text, input_shapes=input_shapes)
+        return load_onnx(path, spec=spec.text, input_shapes=input_shapes, fixed=fixed)
     if spec.suffix == ".pt2":
         from lipaudit.frontends.pt2 import load_pt2
 
-        return load_pt2(path, spec=spec.text, input_shapes=input_shapes)
+        return load_pt2(path, spec=spec.text, input_shapes=input_shapes, fixed=fixed)
     raise UsageError(f"{spec.text} is not a known model file: the suffix must be one of {', '.join(FILE_SUFFIXES)}")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import nn
 
+from lipaudit.frontends.fixed import NOTHING, Fixed
+from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel
-from lipaudit.frontends.shapes import Shape, input_names, resolve_shapes
+from lipaudit.frontends.shapes import Shape
 
 
-def wrap_module(module: nn.Module, input_shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
-    """Describe an ``nn.Module``; its mode and its parameters are left alone."""
-    shapes = resolve_shapes(input_shapes, dict.fromkeys(input_names(module)))
-    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+def wrap_module(
+    module: nn.Module, input_shapes: Mapping[str, Shape] | None = None, fixed: Fixed = NOTHING
+) -> LoadedModel:
+    """Describe an ``nn.Module``; its mode and its parameters are left alone. ``fixed`` are arguments of ``forward`` that are held."""
+    bound = bind_inputs(module, input_shapes, fixed)
     return LoadedModel(
-        module=module,
+        module=bound.module,
         spec=f"{type(module).__module__}.{type(module).__qualname__}",
         source="module",
-        input_shapes=shapes,
-        input_dtypes=dict.fromkeys(shapes, dtype),
+        input_shapes=bound.input_shapes,
+        input_dtypes=bound.input_dtypes,
         weights="as given",
+        fixed=bound.fixed,
     )

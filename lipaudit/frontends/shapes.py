@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-
-from torch import nn
 
 from lipaudit.errors import UsageError
 
@@ -80,14 +77,6 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
                 f"image, or --input {name or 'NAME'}:1,10 for any full shape with a batch axis of 1"
             )
     return shapes
-
-
-def input_names(module: nn.Module) -> list[str]:
-    """Names of the positional arguments that ``forward`` requires, in order."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(module.forward).parameters.values()
-    names = [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
-    return names or ["input"]
 
 
 def _show(shape: Shape) -> str:

@@ -15,8 +15,10 @@ from torch import nn
 
 from lipaudit.errors import UsageError, WeightsUnavailableError
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
+from lipaudit.frontends.fixed import NOTHING, Fixed
+from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
-from lipaudit.frontends.shapes import Shape, input_names, resolve_shapes
+from lipaudit.frontends.shapes import Shape
 
 
 def names(tags: bool = False) -> list[str]:
@@ -33,6 +35,7 @@ def load_timm(
     input_shapes: Mapping[str, Shape] | None = None,
     weights: str | None = None,
     structure: bool = False,
+    fixed: Fixed = NOTHING,
 ) -> LoadedModel:
     """Build a known architecture, with the weights of its tag (or of its default tag).
 
@@ -65,16 +68,17 @@ def load_timm(
     preprocessing = None
     if configuration.get("mean") and configuration.get("std"):
         preprocessing = Preprocessing(tuple(configuration["mean"]), tuple(configuration["std"]))
-    argument = input_names(module)[0]
+    bound = bind_inputs(module, input_shapes, fixed, default, dtype)
     return LoadedModel(
-        module=module,
+        module=bound.module,
         spec=spec,
         source="timm",
-        input_shapes=resolve_shapes(input_shapes, {argument: default}),
-        input_dtypes={argument: dtype},
+        input_shapes=bound.input_shapes,
+        input_dtypes=bound.input_dtypes,
         preprocessing=preprocessing,
         weights=origin,
         notes=notes,
+        fixed=bound.fixed,
     )
 
 

@@ -14,8 +14,10 @@ from torch import nn
 
 from lipaudit.errors import UsageError, WeightsUnavailableError
 from lipaudit.frontends.checkpoint import StateDict, apply_state_dict, read_state_dict
+from lipaudit.frontends.fixed import NOTHING, Fixed
+from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
-from lipaudit.frontends.shapes import Shape, input_names, resolve_shapes
+from lipaudit.frontends.shapes import Shape
 
 _CLIP_FRAMES = 16
 _QUANTIZED = "quantized_"
@@ -35,6 +37,7 @@ def load_torchvision(
     input_shapes: Mapping[str, Shape] | None = None,
     weights: str | None = None,
     structure: bool = False,
+    fixed: Fixed = NOTHING,
 ) -> LoadedModel:
     """Build ``NAME`` or ``NAME@TAG``.
 
@@ -69,9 +72,9 @@ def load_torchvision(
             "The floating-point network is audited; quantised arithmetic rounds and has no Lipschitz constant."
         )
     default, preprocessing = _defaults(model_name, entry)
-    fixed = getattr(module, "image_size", None)
-    if isinstance(fixed, int):  # a vision transformer takes one size, which need not be that of the default weights
-        default = (*default[:-2], fixed, fixed)
+    size = getattr(module, "image_size", None)
+    if isinstance(size, int):  # a vision transformer takes one size, which need not be that of the default weights
+        default = (*default[:-2], size, size)
     transform = getattr(module, "transform", None)
     backbone = getattr(module, "backbone", None)
     if transform is not None and isinstance(backbone, nn.Module):
@@ -79,16 +82,17 @@ def load_torchvision(
         module = backbone
         notes.append("A detection model: its backbone is audited, without the heads and the selection of boxes.")
     module.eval()
-    arguments = [n for n in input_names(module) if n != "num_flow_updates"]
+    bound = bind_inputs(module, input_shapes, fixed, default, dtype)
     return LoadedModel(
-        module=module,
+        module=bound.module,
         spec=spec,
         source="torchvision",
-        input_shapes=resolve_shapes(input_shapes, dict.fromkeys(arguments, default)),
-        input_dtypes=dict.fromkeys(arguments, dtype),
+        input_shapes=bound.input_shapes,
+        input_dtypes=bound.input_dtypes,
         preprocessing=preprocessing,
         weights=origin,
         notes=tuple(notes),
+        fixed=bound.fixed,
     )
 
 

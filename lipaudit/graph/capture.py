@@ -84,7 +84,10 @@ def _advice(error: Exception) -> str:
             "its control flow depends on the input's values, so that it is no single graph: audit the parts around it"
         )
     if "scalar types: Long, Int" in text:
-        return "it reads integers (an embedding), which have no Lipschitz constant: audit the part behind the embedding"
+        return (
+            "it reads integers (an embedding), which have no Lipschitz constant: hold that input at a value (--fix NAME=VALUE) and "
+            "name the others with --input"
+        )
     if "when training" in text:
         return "it normalises with the statistics of a batch, and a bound is about one sample"
     return "check the input size (--input), or report the model"

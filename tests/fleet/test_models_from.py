@@ -113,7 +113,10 @@ def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("{", "Expecting property name"),
         ('{"input": 224}', '"model" is missing or no text'),
         ('{"model": 5}', '"model" is missing or no text'),
-        ('{"model": "a", "size": 224}', '"size" is unknown: an object may have model, input, weights, arch, structure'),
+        (
+            '{"model": "a", "size": 224}',
+            '"size" is unknown: an object may have model, input, fix, weights, arch, structure',
+        ),
         ('{"model": "a", "inputs": 224}', '"inputs" is unknown'),
         ('{"model": "a", "tol": 0.1}', '"tol" is unknown'),
         ('{"model": "a", "weights": {}}', '"weights" is text or a number, not {}'),

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+import lipaudit
 from lipaudit import frontends
-from lipaudit.errors import ModelLoadError
+from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.frontends.guards import check_guards
 
 
 def _network():
@@ -46,14 +48,101 @@ def test_round_trip(saved):
     assert [path for path, _ in convolution.meta["nn_module_stack"].values()][-1] == "0"
 
 
-def test_symbolic_axes_keep_the_exported_size(tmp_path):
-    network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU()).eval()
+@pytest.mark.parametrize("free", [torch.export.Dim("b"), torch.export.Dim.AUTO])
+def test_an_open_batch_axis_is_one_sample(tmp_path, free):
+    network, path = _network(), tmp_path / "net.pt2"
+    torch.export.save(
+        torch.export.export(network, (torch.rand(2, 3, 8, 8),), dynamic_shapes={"input": {0: free}}), path
+    )
+    loaded = frontends.load(str(path))
+    assert loaded.input_shapes == {"input": (1, 3, 8, 8)}
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.allclose(loaded.module(x), network(x), atol=1e-6)
+    want = lipaudit.audit(network, input_shape=(3, 8, 8)).network.upper_bound
+    assert lipaudit.audit(str(path)).network.upper_bound == pytest.approx(want, rel=1e-6)
+
+
+def test_open_axes_take_other_sizes_where_the_program_allows_them(tmp_path):
+    network, path = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU()).eval(), str(tmp_path / "net.pt2")
     free = torch.export.Dim.AUTO
     program = torch.export.export(network, (torch.rand(1, 3, 9, 9),), dynamic_shapes={"input": {2: free, 3: free}})
-    torch.export.save(program, tmp_path / "net.pt2")
-    assert frontends.load(str(tmp_path / "net.pt2")).input_shapes == {"input": (1, 3, 9, 9)}
-    with pytest.raises(ModelLoadError, match="export it at that size"):
-        frontends.load(str(tmp_path / "net.pt2"), input_shapes={"": (12,)})
+    torch.export.save(program, path)
+    assert frontends.load(path).input_shapes == {"input": (1, 3, 9, 9)}
+    loaded = frontends.load(path, input_shapes={"": (12,)})
+    assert loaded.input_shapes == {"input": (1, 3, 12, 12)}
+    x = torch.rand(1, 3, 12, 12)
+    assert torch.allclose(loaded.module(x), network(x), atol=1e-6)
+    with pytest.raises(UsageError, match="was exported for sizes with"):  # the export assumed more than one window
+        frontends.load(path, input_shapes={"": (3,)})
+    with pytest.raises(ModelLoadError, match="with these axes open"):
+        frontends.load(path, input_shapes={"": (4, 9, 9)})
+
+
+class _Pairs(nn.Module):
+    """Sums of neighbours: an even number of entries."""
+
+    def forward(self, x):
+        return x.reshape(x.shape[0], x.shape[1] // 2, 2).sum(-1)
+
+
+class _Branch(nn.Module):
+    """Another function for short inputs."""
+
+    def forward(self, x):
+        return x * 2 if x.shape[1] > 10 else x * 3
+
+
+@pytest.mark.parametrize(
+    ("network", "size", "allowed", "refused"),
+    [(_Pairs(), 8, 12, 13), (_Branch(), 8, 6, 12), (_Branch(), 12, 20, 9)],
+)
+def test_conditions_of_a_program(tmp_path, network, size, allowed, refused):
+    path = str(tmp_path / "net.pt2")
+    program = torch.export.export(network, (torch.rand(1, size),), dynamic_shapes={"x": {1: torch.export.Dim.AUTO}})
+    torch.export.save(program, path)
+    want = lipaudit.audit(network, input_shape={"x": (1, allowed)}).network.upper_bound
+    assert lipaudit.audit(path, input_shape={"x": (1, allowed)}).network.upper_bound == pytest.approx(want)
+    with pytest.raises(UsageError, match="was exported for sizes with"):
+        lipaudit.audit(path, input_shape={"x": (1, refused)})
+
+
+def test_conditions_that_cannot_be_read_are_refused():
+    shapes = {"x": (1, 6)}
+    check_guards(["L['x'].size()[1] % 2 == 0 and not L['x'].size()[0] > 1", "torch.sym_max(2, 3) == 3"], shapes, "p")
+    for guard in (
+        "L['y'].size()[0] == 1",
+        "L['x'].stride()[1] == 1",
+        "__import__('os').system('true') == 0",
+        "9**9**9 > 1",
+        "L['x'].size()[9] == 1",
+        "1 // 0 == 0",
+        "(" * 3000 + "1" + ")" * 3000,
+        "L[",
+    ):
+        with pytest.raises(UsageError, match="cannot read"):
+            check_guards([guard], shapes, "p")
+
+
+def test_arguments_that_are_none_and_held_inputs(tmp_path):
+    class Net(nn.Module):
+        def forward(self, x, ids, mask=None, labels=None):
+            y = x * ids.to(x.dtype)
+            return y if mask is None else y * mask
+
+    arguments = (torch.rand(1, 3), torch.tensor([[1, 2, 3]]), torch.rand(1, 3), None)
+    path = str(tmp_path / "net.pt2")
+    torch.export.save(torch.export.export(Net(), arguments), path)
+    held = {"ids": [[0, 1, 4]], "mask": 0.5}
+    assert lipaudit.audit(path, fix=held).network.upper_bound == pytest.approx(2.0)
+    assert lipaudit.audit(path, fix=held).model.input_shapes == {"x": (1, 3)}
+    for fix, message in (
+        ({}, "--fix ids=VALUE"),
+        ({"ids": 1, "other": 1}, "no input named 'other'"),
+        ({"ids": [1]}, "has the shape"),
+        ({"ids": 1, "x": 0.0, "mask": 1}, "every input is held"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            lipaudit.audit(path, fix=fix)
 
 
 def test_training_mode_is_refused(tmp_path):

@@ -10,6 +10,7 @@ import torch
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import sha256
+from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     attention,
@@ -28,44 +29,51 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     resize,
 )
 from lipaudit.frontends.onnx.file import read_model
-from lipaudit.frontends.onnx.inputs import GraphInput, batch_of, graph_inputs, resolve_inputs
+from lipaudit.frontends.onnx.inputs import GraphInput, batch_of, free_inputs, graph_inputs, hold, resolve_inputs
 from lipaudit.frontends.onnx.network import OnnxNetwork, build_network
 from lipaudit.frontends.onnx.parity import check_parity
 from lipaudit.frontends.onnx.prepare import prepare
 from lipaudit.frontends.shapes import Shape
 
 
-def load_onnx(path: Path, *, spec: str, input_shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
+def load_onnx(
+    path: Path, *, spec: str, input_shapes: Mapping[str, Shape] | None = None, fixed: Fixed = NOTHING
+) -> LoadedModel:
     """Load an ONNX file of opset 9 or later (earlier ones are converted up first).
 
-    The result is checked against onnxruntime, or ONNX's reference implementation, on random inputs.
+    Inputs that are ``fixed`` are constants of the result, which is checked against onnxruntime, or ONNX's reference implementation, on random inputs.
     Raises :class:`~lipaudit.errors.ModelLoadError` with the node's name for what cannot be converted and
     :class:`~lipaudit.errors.UsageError` for sizes that are missing or contradict the file.
     """
     try:
-        return _load(path, spec, input_shapes)
+        return _load(path, spec, input_shapes, fixed)
     except ModelLoadError as error:
         if str(path) in str(error):
             raise
         raise type(error)(f"{path}: {error}") from error
 
 
-def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> LoadedModel:
+def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed) -> LoadedModel:
     original = read_model(path)
-    inputs = graph_inputs(original)
-    shapes = resolve_inputs(inputs, requested)
+    every = graph_inputs(original)
+    inputs = free_inputs(every, fixed)
+    requested = {name: shape for name, shape in (asked or {}).items() if name not in fixed}
+    # a held tensor with the file's own first axis says that this is no batch
+    whole = {tuple(v.shape[:1]) for v in fixed.values() if isinstance(v, torch.Tensor)} - {(), (1,)}
+    shapes = resolve_inputs(inputs, requested, whole=any((i.batch,) in whole for i in inputs))
     batch = batch_of(inputs, shapes)
+    held = hold(every, fixed, asked, batch)
     model = prepare(original)
     try:
-        module, agreement = _converted(path, original, model, inputs, shapes, batch)
+        module, agreement = _converted(path, original, model, inputs, shapes, held, batch)
         notes = [agreement]
         if batch > 1:
             notes.append(f"The file fixes a batch of {batch}; one sample is audited, each row was compared.")
     except ModelLoadError:
         if batch == 1:
             raise
-        shapes = resolve_inputs(inputs, requested, whole=True)
-        module, agreement = _converted(path, original, model, inputs, shapes, 1)
+        shapes, held = resolve_inputs(inputs, requested, whole=True), hold(every, fixed, asked)
+        module, agreement = _converted(path, original, model, inputs, shapes, held, 1)
         notes = [agreement]
     notes += _without_a_batch(shapes)
     return LoadedModel(
@@ -80,6 +88,7 @@ def _load(path: Path, spec: str, requested: Mapping[str, Shape] | None) -> Loade
         module_paths=module.module_paths,
         output_names=tuple(o.name for o in original.graph.output),
         notes=tuple(notes),
+        fixed=held,
     )
 
 
@@ -89,6 +98,7 @@ def _converted(
     model: onnx.ModelProto,
     inputs: list[GraphInput],
     shapes: Mapping[str, Shape],
+    held: Mapping[str, torch.Tensor],
     batch: int,
 ) -> tuple[OnnxNetwork, str]:
     """The network for these shapes, and the sentence that says who agrees with it."""
@@ -96,8 +106,8 @@ def _converted(
     examples = {
         i.name: torch.randn(shapes[i.name], generator=generator, dtype=torch.float32).to(i.dtype) for i in inputs
     }
-    module = build_network(model, examples)
-    judge, tolerance = check_parity(module, path, original, inputs, shapes, batch)
+    module = build_network(model, examples, held)
+    judge, tolerance = check_parity(module, path, original, inputs, shapes, batch, held)
     return module, f"The conversion from ONNX agrees with {judge} on random inputs to {tolerance:g} of the output."
 
 

@@ -10,6 +10,7 @@ import onnx
 import torch
 
 from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.frontends.fixed import Fixed, as_tensor
 from lipaudit.frontends.shapes import Shape, complete_shape
 
 _DTYPES = {
@@ -17,6 +18,12 @@ _DTYPES = {
     onnx.TensorProto.DOUBLE: torch.float64,
     onnx.TensorProto.FLOAT16: torch.float16,
     onnx.TensorProto.BFLOAT16: torch.bfloat16,
+    onnx.TensorProto.INT64: torch.int64,
+    onnx.TensorProto.INT32: torch.int32,
+    onnx.TensorProto.INT16: torch.int16,
+    onnx.TensorProto.INT8: torch.int8,
+    onnx.TensorProto.UINT8: torch.uint8,
+    onnx.TensorProto.BOOL: torch.bool,
 }
 # how exporters and people call the axis of the batch
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
@@ -43,7 +50,7 @@ class GraphInput:
 
 
 def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
-    """The inputs that are not initialisers. Raises :class:`ModelLoadError` for inputs that are not floating-point tensors."""
+    """The inputs that are not initialisers. Raises :class:`ModelLoadError` for inputs that are no tensors of numbers."""
     weights = {initializer.name for initializer in model.graph.initializer}
     found = []
     for info in model.graph.input:
@@ -54,8 +61,7 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
         if dtype is None:
             kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
             raise ModelLoadError(
-                f"the input {info.name!r} holds {kind} values: a Lipschitz constant needs floating-point inputs; cut the graph "
-                "behind the embedding or the conversion to float"
+                f"the input {info.name!r} holds {kind} values, which are no numbers that torch computes with: cut the graph behind it"
             )
         if not tensor.HasField("shape"):
             raise ModelLoadError(f"the input {info.name!r} has no shape in the file: export the model with one")
@@ -67,6 +73,43 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
     if not found:
         raise ModelLoadError("the ONNX graph has no input: its output is constant")
     return found
+
+
+def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> list[GraphInput]:
+    """The inputs that are not held. Raises :class:`UsageError` for a held name that is none, and where an integer input is left."""
+    names = [i.name for i in inputs]
+    for name in fixed:
+        if name not in names:
+            raise UsageError(f"the model has no input named {name!r}; its inputs are {', '.join(map(repr, names))}")
+    free = [i for i in inputs if i.name not in fixed]
+    if not free:
+        raise UsageError("every input is held fixed: at least one must be free to have a bound")
+    for entry in free:
+        if not entry.dtype.is_floating_point:
+            raise UsageError(
+                f"the input {entry.name!r} of shape {entry.text} holds {str(entry.dtype).removeprefix('torch.')}, in which there is no "
+                f"Lipschitz constant: hold it at a value with --fix {entry.name}=VALUE (a number, a list or a tensor file)"
+            )
+    return free
+
+
+def hold(
+    inputs: list[GraphInput], fixed: Fixed, requested: Mapping[str, Shape] | None, batch: int = 1
+) -> dict[str, torch.Tensor]:
+    """The held inputs as tensors, of one sample where the file fixes a ``batch`` of several.
+
+    Raises :class:`UsageError` for a value that does not fit its input.
+    """
+    batches = {i.axes[0] for i in inputs if i.axes and isinstance(i.axes[0], str)}
+    held = {}
+    for entry in inputs:
+        if entry.name in fixed:
+            axes = tuple(1 if axis in batches else axis for axis in entry.axes)
+            if batch > 1 and axes and axes[0] == batch:
+                axes = (1, *axes[1:])
+            shape = (requested or {}).get(entry.name)
+            held[entry.name] = as_tensor(entry.name, fixed[entry.name], entry.dtype, axes, shape)
+    return held
 
 
 def resolve_inputs(

@@ -27,6 +27,7 @@ from lipaudit.frontends.onnx.operators import (
     first_line,
     operator_name,
     standard_domain,
+    to_numpy,
 )
 
 
@@ -159,10 +160,12 @@ class _Builder:
         self.network.steps.append(Step(name, tuple(v.name for v in data), outputs))
 
 
-def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) -> OnnxNetwork:
+def build_network(
+    model: onnx.ModelProto, examples: Mapping[str, torch.Tensor], held: Mapping[str, torch.Tensor] | None = None
+) -> OnnxNetwork:
     """The network of an ONNX model.
 
-    ``examples`` holds one tensor per graph input; their shapes are the only ones that the result accepts.
+    ``examples`` holds one tensor per graph input that is not ``held``; their shapes are the only ones that the result accepts.
     Raises :class:`~lipaudit.frontends.onnx.operators.UnsupportedOperatorError` naming the operator and the node.
     """
     graph = model.graph
@@ -170,6 +173,8 @@ def build_network(model: onnx.ModelProto, examples: Mapping[str, torch.Tensor]) 
     builder = _Builder(opsets, _read_names(graph))
     for name, example in examples.items():
         builder.values[name] = Value(name, example=example)
+    for name, tensor in (held or {}).items():
+        builder.values[name] = Value(name, constant=to_numpy(tensor))
     with torch.no_grad():
         builder.add_graph(graph)
     network = builder.network

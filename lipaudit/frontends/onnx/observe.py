@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from lipaudit.frontends.onnx.network import OnnxNetwork, Step
+from lipaudit.frontends.onnx.operators import to_numpy
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _UNIT = {
@@ -99,12 +100,3 @@ def _hooked(module: OnnxNetwork, see: Callable[..., Any]) -> Iterator[None]:
 def _largest(tensor: torch.Tensor) -> float:
     finite = tensor[torch.isfinite(tensor)]
     return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def to_numpy(tensor: torch.Tensor) -> Array:
-    """The tensor's content, bfloat16 included."""
-    if tensor.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()

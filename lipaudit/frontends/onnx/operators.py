@@ -63,6 +63,16 @@ def to_torch(array: np.ndarray[Any, Any], name: str) -> torch.Tensor:
     return torch.from_numpy(np.array(array))
 
 
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The content of a tensor on the CPU as a numpy array, bfloat16 included."""
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        bits: np.ndarray[Any, Any] = tensor.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
 @dataclass(frozen=True, eq=False)
 class NodeView:
     """A node with its operator-set version, its attributes and its inputs (None where an optional one is left out)."""

@@ -18,8 +18,8 @@ from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.onnx.inputs import GraphInput
 from lipaudit.frontends.onnx.judge import Judge
 from lipaudit.frontends.onnx.network import OnnxNetwork
-from lipaudit.frontends.onnx.observe import Rounding, to_numpy, values_of
-from lipaudit.frontends.onnx.operators import operator_name
+from lipaudit.frontends.onnx.observe import Rounding, values_of
+from lipaudit.frontends.onnx.operators import operator_name, to_numpy
 
 Array: TypeAlias = np.ndarray[Any, Any]
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -37,6 +37,7 @@ def check_parity(
     inputs: Sequence[GraphInput],
     shapes: Mapping[str, tuple[int, ...]],
     batch: int = 1,
+    held: Mapping[str, torch.Tensor] | None = None,
 ) -> tuple[str, float]:
     """Raise :class:`ModelLoadError` unless the network agrees with the file on random inputs; the judge's name and the tolerance.
 
@@ -45,7 +46,7 @@ def check_parity(
     differs. The largest difference must stay below 1e-4 of the largest entry (more for half precision), plus ten times what rounding
     on the way does to the value, see :mod:`lipaudit.frontends.onnx.observe`; in a file of several precisions the narrowest counts.
     With a ``batch`` of n the file gets n different samples, and every row of its outputs must be what the network makes of that sample
-    alone; values on the way are then left out.
+    alone; values on the way are then left out. ``held`` are the file's other inputs, which the network has as constants.
     """
     dtypes = _dtypes(model, inputs)
     comparison = _Comparison(module, model, batch, dtypes)
@@ -53,11 +54,17 @@ def check_parity(
     draws = [_samples(generator, inputs, shapes, batch, scale) for scale in _SCALES]
     groups = [()] if batch > 1 else comparison.groups(draws[0])
     judge = Judge(path, model, chain(*groups))
+    constants = {name: to_numpy(_of_samples(tensor, batch)) for name, tensor in (held or {}).items()}
     for samples in draws:
-        feeds = {entry.name: to_numpy(sample) for entry, sample in zip(inputs, samples, strict=True)}
+        feeds = {entry.name: to_numpy(sample) for entry, sample in zip(inputs, samples, strict=True)} | constants
         for position, group in enumerate(groups):
             comparison.compare(samples, judge, feeds, group, position == len(groups) - 1)
     return judge.name, comparison.tolerance
+
+
+def _of_samples(held: torch.Tensor, batch: int) -> torch.Tensor:
+    """The value of a held input for several samples: the same for each."""
+    return held.expand(batch, *held.shape[1:]).contiguous() if batch > 1 and held.shape[:1] == (1,) else held
 
 
 def _samples(

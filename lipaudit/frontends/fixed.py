@@ -1,0 +1,191 @@
+"""Inputs that are held fixed: constants of the audit, as a user writes them and as a network takes them.
+
+A sampling rate, a mask, token ids, a flag of ``forward``: with such inputs held, what is bounded is the network as a function of
+its other inputs, and whatever depends on the held ones alone counts as a weight does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from lipaudit.errors import UsageError
+from lipaudit.frontends.tensors import TENSOR_SUFFIXES, read_tensor
+
+Fixed = Mapping[str, object]
+NOTHING: Fixed = MappingProxyType({})
+_WORDS = {"true": True, "false": False, "none": None, "null": None}
+_ENTRIES = "a number, true, false, none, a list such as [[1,2,3]], or the name of a tensor file (.npy, .pt)"
+
+
+def parse_fix(text: str) -> tuple[str, str]:
+    """Split ``NAME=VALUE`` at its first equals sign.
+
+    >>> parse_fix("mask=[[1,1,0]]")
+    ('mask', '[[1,1,0]]')
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise UsageError(f"cannot read --fix {text[:200]!r}: write NAME=VALUE, where VALUE is {_ENTRIES}")
+    return name.strip(), value.strip()
+
+
+def file_of(value: object) -> str | None:
+    """The file that a value names, None where it is the value itself.
+
+    >>> file_of("ids.npy"), file_of("16000")
+    ('ids.npy', None)
+    """
+    return value if isinstance(value, str) and Path(value).suffix.lower() in TENSOR_SUFFIXES else None
+
+
+def read_fixed(fix: Mapping[str, object] | None) -> dict[str, object]:
+    """The values that inputs are held at.
+
+    Tensors and numpy arrays become tensors, text is read as the command line reads it (a number, true, false, none, a list, which
+    becomes a tensor, or a file), everything else is left as it is. Raises :class:`~lipaudit.errors.UsageError` for text that is none of
+    these, and for NaN.
+
+    >>> read_fixed({"rate": "16000", "ids": "[[1, 2]]", "labels": None})
+    {'rate': 16000, 'ids': tensor([[1, 2]]), 'labels': None}
+    """
+    if fix is None:
+        return {}
+    if not isinstance(fix, Mapping) or not all(isinstance(name, str) and name for name in fix):
+        raise UsageError(f"fix is a mapping from names of inputs to values, not {type(fix).__name__}")
+    return {name: _checked(name, _value(name, value)) for name, value in fix.items()}
+
+
+def _value(name: str, value: object) -> object:
+    if isinstance(value, str):
+        return _read(name, value)
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.from_numpy(np.array(value))
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _read(name: str, text: str) -> object:
+    if file_of(text) is not None:
+        return read_tensor(text, f"--fix {name}")
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError(f"--fix {name}={text[:200]}: the value is {_ENTRIES}") from None
+    if isinstance(value, dict):
+        raise UsageError(f"--fix {name}={text[:200]}: the value is {_ENTRIES}")
+    return _tensor_of(name, value) if isinstance(value, list) else value
+
+
+def _checked(name: str, value: object) -> object:
+    numbers = value if isinstance(value, torch.Tensor) else None
+    if numbers is not None and (numbers.layout is not torch.strided or numbers.is_meta or numbers.is_quantized):
+        raise UsageError(f"the fixed input {name!r} is a sparse, quantised or empty (meta) tensor: give a plain one")
+    if numbers is not None and numbers.is_floating_point() and bool(torch.isnan(numbers).any()):
+        raise UsageError(f"the fixed input {name!r} holds NaN: no bound exists with it")
+    if isinstance(value, float) and math.isnan(value):
+        raise UsageError(f"the fixed input {name!r} is NaN: no bound exists with it")
+    return value
+
+
+def as_tensor(
+    name: str, value: object, dtype: torch.dtype, axes: Sequence[int | str], requested: tuple[int, ...] | None = None
+) -> torch.Tensor:
+    """A held value as the tensor that a file's input takes: ``axes`` are its sizes, or names where the file leaves them open.
+
+    A number fills the whole tensor; open axes then need their sizes in ``requested``, but for the first, the batch, which is 1.
+    Raises :class:`~lipaudit.errors.UsageError` where the value does not fit the sizes, or the type cannot hold it exactly.
+
+    >>> as_tensor("mask", 1, torch.int64, ("batch", 3))
+    tensor([[1, 1, 1]])
+    """
+    found = _tensor(name, value)
+    if found.dim() == 0 and axes:
+        found = found.expand(_filled(name, axes, requested))
+    if len(found.shape) != len(axes) or any(
+        isinstance(axis, int) and axis != size for axis, size in zip(axes, found.shape, strict=True)
+    ):
+        takes = "x".join(map(str, axes)) or "a single number"
+        raise UsageError(f"the fixed input {name!r} has the shape {tuple(found.shape)}, and the model takes {takes}")
+    converted = found.cpu().to(dtype)
+    if not torch.equal(converted.to(found.dtype), found.cpu()) and not dtype.is_floating_point:
+        raise UsageError(f"the fixed input {name!r} holds values that {dtype}, which the model takes, cannot hold")
+    return converted.contiguous()
+
+
+def as_argument(name: str, value: object, dtype: torch.dtype, requested: tuple[int, ...] | None = None) -> object:
+    """A held value as an argument of ``forward``: as it is, but a number with a ``requested`` shape fills a tensor of it.
+
+    Floats then have the type ``dtype``, integers int64.
+
+    >>> as_argument("mask", True, torch.float32, (1, 2)), as_argument("rate", 16000, torch.float32)
+    (tensor([[True, True]]), 16000)
+    """
+    if requested is None:
+        return value
+    if not isinstance(value, bool | int | float):
+        raise UsageError(f"the input {name!r} has a value (--fix) of its own shape: leave out its --input")
+    return torch.full(requested, value, dtype=dtype if isinstance(value, float) else None)
+
+
+def describe(fixed: Fixed) -> str:
+    """What is held at what, in a sentence for the report; empty where nothing is.
+
+    >>> describe({"rate": 16000, "ids": torch.tensor([[1, 2]])})
+    'Held fixed, as constants: rate = 16000; ids = 1x2 numbers of int64 (SHA-256 beccd1a3d57e). The figures hold for these values.'
+    """
+    if not fixed:
+        return ""
+    parts = "; ".join(f"{name} = {_shown(value)}" for name, value in fixed.items())
+    return f"Held fixed, as constants: {parts}. The figures hold for these values."
+
+
+def _shown(value: object) -> str:
+    if not isinstance(value, torch.Tensor):
+        return str(value)[:40]
+    sizes, kind = "x".join(map(str, value.shape)), str(value.dtype).removeprefix("torch.")
+    if value.numel() and bool((value == value.reshape(-1)[0]).all()):
+        return f"{value.reshape(-1)[0].item()}" + (f" ({sizes}, {kind})" if sizes else f" ({kind})")
+    data = value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{sizes} numbers of {kind} (SHA-256 {hashlib.sha256(data).hexdigest()[:12]})"
+
+
+def _tensor(name: str, value: object) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.float64)
+    if isinstance(value, bool | int | list | tuple):
+        return _tensor_of(name, value)
+    raise UsageError(f"the input {name!r} takes a tensor, and is fixed at {value!r}: the value is {_ENTRIES}")
+
+
+def _tensor_of(name: str, value: Any) -> torch.Tensor:
+    try:
+        return torch.tensor(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise UsageError(f"the value of the fixed input {name!r} is no tensor ({reason})") from None
+
+
+def _filled(name: str, axes: Sequence[int | str], requested: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The sizes of a tensor that one number fills."""
+    if requested is not None:
+        return requested
+    template = [1 if isinstance(axis, str) and not i else axis for i, axis in enumerate(axes)]
+    sizes = tuple(axis for axis in template if isinstance(axis, int))
+    if len(sizes) < len(axes):
+        raise UsageError(
+            f"the fixed input {name!r} has the shape {'x'.join(map(str, axes))} with open sizes: give them with --input "
+            f"{name}:{','.join('SIZE' if isinstance(a, str) else str(a) for a in template)}, or the whole tensor as a file"
+        )
+    return sizes
