@@ -136,7 +136,7 @@ def test_arguments_that_are_none_and_held_inputs(tmp_path):
     assert lipaudit.audit(path, fix=held).network.upper_bound == pytest.approx(2.0)
     assert lipaudit.audit(path, fix=held).model.input_shapes == {"x": (1, 3)}
     for fix, message in (
-        ({}, "--fix ids=VALUE"),
+        ({}, "hold it at a value with fix="),
         ({"ids": 1, "other": 1}, "no input named 'other'"),
         ({"ids": [1]}, "has the shape"),
         ({"ids": 1, "x": 0.0, "mask": 1}, "every input is held"),
