@@ -132,8 +132,10 @@ def _arguments(program: ExportedProgram, spec: str) -> tuple[dict[str, _Input], 
             )
         axes = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
         tensors[name] = _Input(name, value.dtype, tuple(map(_exported, value.shape)), axes)
-    if not tensors:
-        raise ModelLoadError(f"{spec} takes no input: its output is constant")
+    if not any(entry.dtype.is_floating_point for entry in tensors.values()):
+        raise ModelLoadError(
+            f"{spec} takes no floating-point tensor: a Lipschitz constant needs one; export the part behind the embedding"
+        )
     return tensors, constants, order
 
 

@@ -41,7 +41,8 @@ def load_onnx(
 ) -> LoadedModel:
     """Load an ONNX file of opset 9 or later (earlier ones are converted up first).
 
-    Inputs that are ``fixed`` are constants of the result, which is checked against onnxruntime, or ONNX's reference implementation, on random inputs.
+    Inputs that are ``fixed`` are constants of the result, which is checked against onnxruntime, or ONNX's reference
+    implementation, on random inputs.
     Raises :class:`~lipaudit.errors.ModelLoadError` with the node's name for what cannot be converted and
     :class:`~lipaudit.errors.UsageError` for sizes that are missing or contradict the file.
     """

@@ -77,6 +77,12 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
 
 def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> list[GraphInput]:
     """The inputs that are not held. Raises :class:`UsageError` for a held name that is none, and where an integer input is left."""
+    if not any(i.dtype.is_floating_point for i in inputs):
+        kind = str(inputs[0].dtype).removeprefix("torch.").upper()
+        raise ModelLoadError(
+            f"the input {inputs[0].name!r} holds {kind} values: a Lipschitz constant needs a floating-point input, and the file has none; "
+            "cut the graph behind the embedding or the conversion to float"
+        )
     names = [i.name for i in inputs]
     for name in fixed:
         if name not in names:
