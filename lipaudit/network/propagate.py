@@ -2,7 +2,9 @@
 
 L(input) = 1 and, for a node with effect (c_1 ... c_k) on nodes u_1 ... u_k: L = sum_i c_i L(u_i), or sqrt(sum_i (c_i L(u_i))^2)
 where the inputs land in disjoint entries (concatenation) or one entry picks one input (maximum). So a residual block x + F(x)
-multiplies the constant by 1 + Lip F. Several network inputs are one vector: each projection has the constant 1.
+multiplies the constant by 1 + Lip F. Several network inputs are one vector: each projection has the constant 1. Constants are kept
+for disjoint parts of the input, too, and the root of the sum of their squares counts where it is smaller
+(:mod:`lipaudit.network.parts`).
 Several outputs: one constant each, and the root of the sum of their squares for all together.
 
 Operations whose constant depends on how large their operands are (products of data-dependent tensors) get it from the
@@ -22,6 +24,7 @@ from dataclasses import dataclass, replace
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.extents import Extents
+from lipaudit.network.parts import disjoint_parts
 from lipaudit.rules.registry import Combination, Effect, Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 
@@ -73,6 +76,10 @@ def propagate(
     ``wider`` are those on a domain that contains this one: they hold here as well, and the smaller ones count.
     """
     values: dict[str, Value] = {}
+    parts: list[dict[str, Value]] = [
+        {name: Value(Status.FINITE, log) for name, log in part.items()} for part in disjoint_parts(graph)
+    ]
+    apart: set[str] = set()  # nodes whose constant is that of the parts together
     effects = dict(effects)
     estimated: set[str] = set()  # nodes behind an operation whose constant is an estimate
     for node in graph:
@@ -84,12 +91,16 @@ def propagate(
             if behind or effects[node.name].rigor is Rigor.ESTIMATE:
                 estimated.add(node.name)
             found = _combine(effects[node.name], node, values)
+            together = _from_parts(effects[node.name], node, parts)
+            if _smaller(found, together) is not found:
+                found = together
+                apart.add(node.name)
             values[node.name] = found if wider is None else _smaller(found, wider.values[node.name])
         if extents is not None:
             extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
     network = _join([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
-    elasticities = _elasticities(graph, effects, values) if network.status is Status.FINITE else {}
+    elasticities = _elasticities(graph, effects, values, parts, apart) if network.status is Status.FINITE else {}
     return Propagation(effects, values, outputs, network, elasticities)
 
 
@@ -164,24 +175,52 @@ def _join(outputs: list[Value]) -> Value:
     return Value(Status.FINITE, total.log_upper, total.rigor)
 
 
-def _elasticities(graph: Graph, effects: Mapping[str, Effect], values: Mapping[str, Value]) -> dict[str, float]:
-    """Reverse accumulation of d log L(network) / d log L(node); that of a node's constant is the same number."""
-    weights = dict.fromkeys((n.name for n in graph), 0.0)
+def _from_parts(effect: Effect, node: Node, parts: list[dict[str, Value]]) -> Value:
+    """The root of the sum of squares of the constants in disjoint parts of the input; known for what only selects entries."""
+    for part in parts:
+        if node.name not in part:
+            part[node.name] = _combine(effect, node, part)
+    return _join([part[node.name] for part in parts]) if parts else Value(Status.UNSUPPORTED)
+
+
+def _elasticities(
+    graph: Graph,
+    effects: Mapping[str, Effect],
+    values: Mapping[str, Value],
+    parts: list[dict[str, Value]],
+    apart: set[str],
+) -> dict[str, float]:
+    """Reverse accumulation of d log L(network) / d log L(node); that of a node's constant is the same number.
+
+    Where the constant of a node is that of disjoint ``parts`` of the input together, each of them goes on by itself.
+    """
+    routes: list[Mapping[str, Value]] = [values, *parts]
+    weights = [dict.fromkeys((n.name for n in graph), 0.0) for _ in routes]
     logs = [values[name].log_upper for name in graph.outputs]
-    for name, part in zip(graph.outputs, _shares(logs, 2), strict=True):
-        weights[name] += part
+    for name, share in zip(graph.outputs, _shares(logs, 2), strict=True):
+        weights[0][name] += share
     for node in reversed(graph.nodes):
-        if node.op == "input" or not weights[node.name]:
+        if node.op == "input":
             continue
-        effect = effects[node.name]
-        power = 1 if effect.combination is Combination.SUM else 2
-        terms = [
-            -math.inf if c.log_upper == -math.inf else c.log_upper + values[ref.name].log_upper
-            for c, ref in zip(effect.factors, node.refs, strict=True)
-        ]
-        for ref, part in zip(node.refs, _shares(terms, power), strict=True):
-            weights[ref.name] += weights[node.name] * part
-    return weights
+        if node.name in apart:
+            shares = _shares([part[node.name].log_upper for part in parts], 2)
+            for weight, share in zip(weights[1:], shares, strict=True):
+                weight[node.name] += weights[0][node.name] * share
+            weights[0][node.name] = 0.0
+        for route, weight in zip(routes, weights, strict=True):
+            if weight[node.name]:
+                _pass_back(node, effects[node.name], route, weight)
+    return {node.name: sum(weight[node.name] for weight in weights) for node in graph}
+
+
+def _pass_back(node: Node, effect: Effect, values: Mapping[str, Value], weights: dict[str, float]) -> None:
+    """Add to the weights of a node's operands their shares of its own."""
+    terms = [
+        -math.inf if c.log_upper == -math.inf else c.log_upper + values[ref.name].log_upper
+        for c, ref in zip(effect.factors, node.refs, strict=True)
+    ]
+    for ref, share in zip(node.refs, _shares(terms, 1 if effect.combination is Combination.SUM else 2), strict=True):
+        weights[ref.name] += weights[node.name] * share
 
 
 def _shares(logs: list[float], power: int) -> list[float]:
