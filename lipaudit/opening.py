@@ -221,7 +221,8 @@ def _check_finite(module: nn.Module) -> None:
     # a buffer may hold -inf on purpose (attention masks); where a rule reads one as a weight it is refused there
     for name, b in module.named_buffers():
         statistic = name.endswith(("running_mean", "running_var"))
-        if b.is_floating_point() and bool((~torch.isfinite(b) if statistic else torch.isnan(b)).any()):
+        numbers = b if b.layout is torch.strided else b.values() if b.is_sparse_csr else b.coalesce().values()
+        if b.is_floating_point() and bool((~torch.isfinite(numbers) if statistic else torch.isnan(numbers)).any()):
             bad.append(name)
     if bad:
         raise NonFiniteWeightsError(bad)

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from lipaudit.errors import CaptureError, GraphError
 from lipaudit.graph.agreement import disagreement
 from lipaudit.graph.arguments import bind
-from lipaudit.graph.folding import evaluated, is_constant, parts
+from lipaudit.graph.folding import evaluated, is_constant, parts, strided
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
 from lipaudit.graph.placeholders import has_values, unknown
 from lipaudit.graph.trace import MOST_NUMBERS, ROOT, place, trace
@@ -153,7 +153,7 @@ class _Reader:
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 target = str(spec.target)
                 source = program.constants if target in program.constants else program.state_dict
-                value = source[target].detach()
+                value = strided(source[target].detach(), target)
                 # a tensor that forward makes has no name: it belongs to the architecture, not to the weights
                 origin = () if spec.kind is InputKind.CONSTANT_TENSOR else (_strip(target),)
                 self.values[node] = Constant(unknown(value) if _is_fake(value) else value, origin)

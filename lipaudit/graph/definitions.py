@@ -79,6 +79,11 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: 
     return _scaled_sum(self, torch.mm(mat1, mat2), beta, alpha)
 
 
+def sparse_mm(sparse: Tensor, dense: Tensor) -> Tensor:
+    """A product of matrices, whatever their layout: constants are written out when a network is captured."""
+    return torch.mm(sparse, dense)
+
+
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The inner product of x1 / max(|x1|, eps) and x2 / max(|x2|, eps) along an axis: rows of norm 1 at most."""
     left, right = torch.broadcast_tensors(x1, x2)  # type: ignore[no-untyped-call]
@@ -202,6 +207,8 @@ DEFINITIONS: Mapping[str, Callable[..., Any]] = {
     "aten.addbmm.default": addbmm,
     "aten.bilinear.default": bilinear,
     "aten.addmm.default": addmm,
+    "aten._sparse_addmm.default": addmm,
+    "aten._sparse_mm.default": sparse_mm,
     "aten.cosine_similarity.default": cosine_similarity,
     "aten.std_mean.correction": std_mean,
     "aten.take.default": take,

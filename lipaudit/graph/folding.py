@@ -17,6 +17,9 @@ from lipaudit.graph.arguments import call
 from lipaudit.graph.node import Constant, Ref
 from lipaudit.graph.placeholders import unknown
 
+# Entries of a sparse tensor that is written out; half a gigabyte in float64.
+MOST_ENTRIES = 2**26
+
 # Per operation the arguments whose values it does not read.
 _UNREAD: Mapping[str, tuple[str, ...]] = {
     **{
@@ -72,6 +75,22 @@ def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described
         return tuple(wrap(v) for v in value) if isinstance(value, list | tuple) else value
 
     return wrap(result)
+
+
+def strided(value: torch.Tensor, name: str) -> torch.Tensor:
+    """A constant in the layout that rules read: a sparse matrix is written out.
+
+    Raises:
+        CaptureError: if that takes more than ``MOST_ENTRIES``.
+    """
+    if value.layout is torch.strided:
+        return value
+    if value.numel() > MOST_ENTRIES:
+        raise CaptureError(
+            f"the sparse tensor {name} of shape {tuple(value.shape)} has more than {MOST_ENTRIES} entries when it is "
+            "written out: audit a smaller graph"
+        )
+    return value.to_dense()
 
 
 def parts(value: Any, kind: type | tuple[type, ...]) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from lipaudit.graph.node import Constant, Node
 from lipaudit.rules.operands import count_refs, is_float, repeats, root, shape_of, stretch
 from lipaudit.rules.probe import PROBE_LIMIT, largest_count
 from lipaudit.rules.registry import Combination, Effect, Settings, rule
+from lipaudit.rules.scattering import accumulated
 from lipaudit.spectral.bracket import Bracket
 
 DISJOINT = "the inputs land in disjoint entries"
@@ -41,7 +42,7 @@ def overwrite(node: Node, _settings: Settings) -> Effect:
     """Writes one tensor into a part of another: the index probe counts what remains of each."""
     name = node.op.split(".")[1]
     if node.get("accumulate"):
-        return Effect.unsupported("index_put that accumulates; lipaudit bounds index_put without accumulation")
+        return accumulated(node)
     if not is_float(node.output):
         return Effect.unbounded(f"{name} into a tensor of {node.output.dtype} rounds, a jump")
     for key in _PLACES:

@@ -46,16 +46,5 @@ def product_of_entries(node: Node, _settings: Settings) -> Effect:
     )
 
 
-@rule(
-    "aten.cdist.default", "aten._cdist_forward.default",
-    formula="unsupported", source="no constant is derived",
-)  # fmt: skip
-def not_derived(node: Node, _settings: Settings) -> Effect:
-    """Operations for which lipaudit derives no constant."""
-    return Effect.unsupported(
-        f"lipaudit has no bound for {_short(node)}; audit the parts of the network before and after it"
-    )
-
-
 def _short(node: Node) -> str:
     return node.op.split(".")[1]

@@ -28,6 +28,7 @@ def content_key(weight: Convolution | torch.Tensor) -> bytes:
 
 
 def stored_bytes(tensor: torch.Tensor) -> memoryview:
-    """The numbers of a tensor as they are stored, in the order of its axes."""
-    plain = tensor.detach().to("cpu").contiguous()
+    """The numbers of a tensor as they are stored, in the order of its axes; a sparse one is written out."""
+    plain = tensor.detach().to("cpu")
+    plain = plain.contiguous() if plain.layout is torch.strided else plain.to_dense()
     return plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else memoryview(b"")

@@ -186,8 +186,6 @@ case("aten.log_softmax.int", data(1, 4), 1, F64)
 # half_to_float, from float16 to float32, is for GPUs
 case("_softmax", data(1, 4), 1, True, function=lambda x: x.softmax(1))
 case("_log_softmax", data(1, 4), 1, True, function=lambda x: x.log_softmax(1))
-unsupported("cdist", data(1, 3, 2), data(1, 4, 2), 1.0, 2)
-unsupported("_cdist_forward", data(1, 3, 2), data(1, 4, 2), 1.0, 2)
 case("_fft_c2c", data(2, 3, 4, dtype=torch.complex128), [0], 1, True)
 case("_fft_c2r", data(2, 3, 4, dtype=torch.complex128), [2], 1, 6)
 case("fft_ifft2", X, [3, 5], [2, 1])

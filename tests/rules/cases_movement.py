@@ -147,7 +147,6 @@ case("copy", torch.zeros(1, 4, 6, dtype=F64), data(6), formula=lambda y: y.expan
 unbounded("copy", torch.zeros(1, 3, dtype=torch.int64), data(1, 3), witness=(1 - 1e-9, 1.0))
 case("index_put", X, [None, long(0, 2)], data(1, 2, 6))
 case("index_put", X, [None, long(0, 2)], data(1, 1, 6))
-unsupported("index_put", X, [None, long(0, 2)], data(1, 2, 6), True)
 case("aten.scatter.src", X, 2, torch.zeros(1, 4, 1, dtype=torch.int64), data(1, 4, 1))
 case("aten.scatter.value", X, 2, torch.zeros(1, 4, 1, dtype=torch.int64), 3.0)
 unsupported("aten.scatter.value", X, 2, data(1, 4, 1, dtype=torch.int64), 3.0)
