@@ -50,11 +50,11 @@ def _indexed(node: Node, zeros: torch.Tensor) -> torch.Tensor:
 def _put(node: Node, zeros: torch.Tensor) -> torch.Tensor:
     indices = [None if i is None else i.value.detach().cpu() for i in node["indices"]]  # type: ignore[union-attr]
     ones = torch.ones((), dtype=torch.int64)
-    return torch.ops.aten.index_put.default(zeros, indices, ones, True)
+    return torch.ops.aten.index_put.default(zeros, indices, ones, True)  # type: ignore[no-any-return]
 
 
 def _places(node: Node, key: str) -> torch.Tensor:
-    return node[key].value.detach().cpu()  # type: ignore[union-attr, no-any-return]
+    return node[key].value.detach().cpu()  # type: ignore[union-attr]
 
 
 _COUNTS: dict[str, Callable[[Node, torch.Tensor], torch.Tensor]] = {
