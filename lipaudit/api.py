@@ -52,6 +52,7 @@ from lipaudit.report.comparison import (
     method_comparisons,
     weights_without_rows,
 )
+from lipaudit.report.local_paths import without_folders
 from lipaudit.report.methods import is_refuted
 from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.report.structure import layers_without_figures, network_without_figures
@@ -85,6 +86,7 @@ def audit(
     method: str = OURS,
     iterations: int | None = None,
     cache: str | os.PathLike[str] | None = None,
+    absolute_paths: bool = False,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
@@ -123,6 +125,8 @@ def audit(
             ``lipaudit methods`` shows.
         cache: a folder that keeps lipaudit's own norms from one audit to the next, by the content of the weights; made if it
             does not exist. Other methods and ``structure`` have nothing to keep.
+        absolute_paths: keep the folders of the model's and the centre's file in the report; without it a path outside the working
+            directory is cut to its last part.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -198,7 +202,7 @@ def audit(
         network = replace(network, other_domains=tuple(elsewhere))
         doubts = _weighed(network, lower)
         return AuditReport(
-            model=model_record(loaded, network_in.graph, structure),
+            model=model_record(loaded, network_in.graph, structure, absolute_paths),
             settings=SettingsRecord(
                 method=method,
                 iterations=None if published is None else iterations or published.iterations,
@@ -207,7 +211,7 @@ def audit(
                 seed=seed,
                 structure=structure,
                 domain=region.name,
-                around=around if isinstance(around, str) else None,
+                around=_shown(around, absolute_paths) if isinstance(around, str) else None,
                 radius=radius,
                 radius_in=None if radius is None else "pixels" if request.in_pixels else "input",
             ),
@@ -221,7 +225,7 @@ def audit(
                 *loaded.notes,
                 *remarks(network_in.graph),
                 *doubts,
-                *_recalled(norms, store),
+                *_recalled(norms, store, absolute_paths),
             ),
             timings=clock.laps,
         )
@@ -319,17 +323,22 @@ def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: in
         ) from error
 
 
-def _recalled(norms: Norms, store: NormStore | None) -> list[str]:
+def _shown(path: str, absolute: bool) -> str:
+    return path if absolute else without_folders(path)
+
+
+def _recalled(norms: Norms, store: NormStore | None, absolute_paths: bool) -> list[str]:
     """Which norms an earlier audit has found."""
     if store is None or not isinstance(norms, KnownNorms):
         return []
-    unsaved = [norms.unsaved[0].upper() + norms.unsaved[1:] + "."] if norms.unsaved else []
-    if not norms.recalled:
-        return unsaved
-    return [
-        *unsaved,
-        f"{norms.recalled} of {norms.distinct} norms of weights were found by an earlier audit and taken from {store.file}.",
-    ]
+    file = _shown(str(store.file), absolute_paths)
+    problem = norms.unsaved.replace(str(store.file), file)
+    notes = [problem[0].upper() + problem[1:] + "."] if problem else []
+    if norms.recalled:
+        notes.append(
+            f"{norms.recalled} of {norms.distinct} norms of weights were found by an earlier audit and taken from {file}."
+        )
+    return notes
 
 
 def _weighed(network: NetworkRecord, lower: float | None) -> list[str]:

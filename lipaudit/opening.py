@@ -34,6 +34,7 @@ from lipaudit.graph.node import Graph
 from lipaudit.graph.placeholders import fill, has_values
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import fold
+from lipaudit.report.local_paths import without_folders
 from lipaudit.report.record import ModelRecord
 from lipaudit.rules.registry import has_rule
 from lipaudit.spectral.content import stored_bytes
@@ -239,11 +240,13 @@ def state_dict_sha256(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def model_record(loaded: LoadedModel, graph: Graph, structure: bool = False) -> ModelRecord:
-    """Which model was opened."""
+def model_record(
+    loaded: LoadedModel, graph: Graph, structure: bool = False, absolute_paths: bool = False
+) -> ModelRecord:
+    """Which model was opened; ``absolute_paths`` keeps the folders of its file."""
     preprocessing = loaded.preprocessing
     return ModelRecord(
-        spec=loaded.spec,
+        spec=loaded.spec if absolute_paths else without_folders(loaded.spec),
         source=loaded.source,
         weights=loaded.weights,
         input_shape=next(iter(loaded.input_shapes.values())),

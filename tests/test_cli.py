@@ -88,6 +88,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
             "resnet50",
             {
                 "input_shape": (224,),
+                "fix": None,
                 "weights": None,
                 "arch": None,
                 "device": "auto",
@@ -101,6 +102,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "method": "gram",
                 "iterations": None,
                 "cache": None,
+                "absolute_paths": False,
                 "lower_bound": False,
                 "seed": 0,
                 "progress": None,
@@ -303,14 +305,16 @@ def test_a_failing_model_does_not_stop_the_others(stage: Stage, capsys: pytest.C
     stage.outcomes["b"] = CaptureError("too small")
     assert main(["a", "b", "unknown", "c", "--format", "json"]) == 3
     out, err = capsys.readouterr()
-    assert [entry["model"]["spec"] for entry in json.loads(out)] == ["a", "c"]
+    assert [entry["model"]["spec"] for entry in json.loads(out)] == ["a", "c", "unknown", "b"]
     assert "lipaudit: error: b: too small\n" in err
     assert "lipaudit: error: no model is named 'unknown'" in err
 
 
 def test_one_report_left_of_several_is_still_an_array(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["a", "unknown", "--format", "json"]) == 3
-    assert len(json.loads(capsys.readouterr().out)) == 1
+    first, *others = json.loads(capsys.readouterr().out)
+    assert first["model"]["spec"] == "a"
+    assert [entry["kind"] for entry in others] == ["failure"]
 
 
 def test_the_worst_exit_code_wins(stage: Stage) -> None:
@@ -371,6 +375,23 @@ def test_a_report_goes_whole_into_a_file(stage: Stage, capsys: pytest.CaptureFix
     assert path.read_text().count("(torchvision") == 2
     assert "written" not in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_array_of_several_models_names_those_that_failed(
+    stage: Stage, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    stage.outcomes["b"] = CaptureError("too\nsmall")
+    assert main(["a", "b", "unknown", "--format", "json"]) == 3
+    first, *failed = json.loads(capsys.readouterr().out)
+    assert first["model"]["spec"] == "a"
+    assert [(entry["kind"], entry["model"]["spec"], entry["exit_code"]) for entry in failed] == [
+        ("failure", "unknown", 3),
+        ("failure", "b", 3),
+    ]
+    assert failed[1]["error"] == "too small"
+    page = tmp_path / "all.html"
+    assert main(["a", "b", "-o", str(page)]) == 3
+    assert "too small" in page.read_text(encoding="utf-8")
 
 
 def test_a_dash_is_stdout(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

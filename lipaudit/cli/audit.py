@@ -33,9 +33,10 @@ from lipaudit.cli.options import (
     with_options,
 )
 from lipaudit.cli.plot import PlotFile, plot_option
-from lipaudit.cli.terminal import Progress, complain, deliver, emit, import_frameworks, shielded, worst
+from lipaudit.cli.terminal import Progress, complain, deliver, emit, import_frameworks, one_line, shielded, worst
 from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
+from lipaudit.report.failure import Failure
 
 if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport
@@ -137,6 +138,11 @@ _OPTIONS = with_options(
         help="Keep certified norms in this folder, by the content of the weights: what an earlier audit has found is not "
         "computed again.",
     ),
+    click.option(
+        "--absolute-paths",
+        is_flag=True,
+        help="Keep absolute paths of files in the report; without it one outside the working directory is cut to the file's name.",
+    ),
     click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
     gate_options,
     fleet_options,
@@ -195,7 +201,7 @@ def audit(
     if plot:
         plot.check(file, options["structure"])
     options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
-    specs, codes = _expand_all(models, debug, quiet)
+    specs, codes, failures = _expand_all(models, debug, quiet)
     if file:
         check_no_model(file, _files_read(file, specs, options))
     if plot:
@@ -209,21 +215,23 @@ def audit(
             text = layout.render([report]) if streamed else ""
         except Exception as error:
             codes.append(complain(error, debug, spec if several else ""))
+            failures.append(Failure(spec, one_line(str(error)) or type(error).__name__, codes[-1]))
             continue
         if streamed:
             emit(("\n\n" if reports else "") + text)
         reports.append(report)
         codes.append(gates.judge(report))
     if reports and not streamed:
-        deliver(layout.render(reports, several), file, "report", quiet)
+        deliver(layout.render(reports, several, failures), file, "report", quiet)
     if plot and reports:
         plot.write(reports[0], debug, quiet)
     return worst(codes)
 
 
-def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int]]:
-    """Every model that the specifications stand for, and the exit codes of those that stand for none."""
+def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int], list[Failure]]:
+    """Every model that the specifications stand for, and the exit codes and errors of those that stand for none."""
     specs: list[str] = []
+    failures: list[Failure] = []
     codes = [0]
     for model in models:
         try:
@@ -234,7 +242,8 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
                 specs += expand(model)
         except Exception as error:
             codes.append(complain(error, debug, model if len(models) > 1 else ""))
-    return specs, codes
+            failures.append(Failure(model, one_line(str(error)) or type(error).__name__, codes[-1]))
+    return specs, codes, failures
 
 
 def _files_read(output: Path, specs: Sequence[str], options: dict[str, Any]) -> list[str]:

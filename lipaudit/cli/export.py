@@ -13,9 +13,9 @@ from lipaudit.cli.options import debug_option, with_options
 from lipaudit.cli.saved import listed, picked, read_saved
 from lipaudit.cli.terminal import deliver, say, say_failure, worst
 from lipaudit.errors import UsageError
-from lipaudit.export.failure import Failure
 from lipaudit.export.registry import FORMATS, export_reports, find_format
 from lipaudit.export.settings import SPEC_VERSIONS, ExportSettings
+from lipaudit.report.failure import Failure
 
 if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport

@@ -15,9 +15,9 @@ from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
-from lipaudit.export.failure import Failure
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
+from lipaudit.report.failure import Failure
 
 if TYPE_CHECKING:
     from lipaudit.fleet.entry import Entry

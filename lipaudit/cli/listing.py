@@ -67,10 +67,11 @@ def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
 
 
 @click.command()
+@click.option("--several", is_flag=True, help="The schema of the array that an audit of several models writes.")
 @debug_option
-def schema() -> int:
+def schema(several: bool) -> int:
     """Print the JSON schema of audits (the JSON of compare is another format)."""
-    from lipaudit.report.schema import schema_text
+    from lipaudit.report.schema import schema_text, several_schema_text
 
-    emit(schema_text().rstrip("\n"))
+    emit((several_schema_text() if several else schema_text()).rstrip("\n"))
     return 0

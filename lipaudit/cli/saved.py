@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lipaudit.cli.terminal import say
 from lipaudit.errors import UsageError
-from lipaudit.export.failure import Failure
+from lipaudit.report.failure import Failure
 
 if TYPE_CHECKING:
     from lipaudit.fleet.entry import Entry
@@ -31,16 +31,20 @@ def read_saved(source: str, quiet: bool = False) -> tuple[SavedModel, ...]:
     Raises :class:`~lipaudit.errors.UsageError`, which names the file, where it cannot be read or holds no reports.
     """
     from lipaudit.fleet.reading import is_record
-    from lipaudit.report.json import reports_from_json
+    from lipaudit.report.json import outcomes_from_json
 
     content = _content(source)
     try:
         if is_record(content):
             return _of_a_record(source, content, quiet)
-        return tuple(SavedModel(report.model.spec, report) for report in reports_from_json(content))
+        return tuple(SavedModel(_spec(outcome), outcome) for outcome in outcomes_from_json(content))
     except UsageError as error:
         _refuse_other_files(source)
         raise UsageError(f"{source}: {error}") from None
+
+
+def _spec(outcome: AuditReport | Failure) -> str:
+    return outcome.model if isinstance(outcome, Failure) else outcome.model.spec
 
 
 def picked(models: Sequence[SavedModel], wanted: str, source: str) -> SavedModel:

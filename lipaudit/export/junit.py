@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lipaudit.escaping import printable
-from lipaudit.export.failure import Failure
+from lipaudit.report.failure import Failure
 from lipaudit.report.gate import (
     MAX_LAYER,
     MAX_LOG10_BOUND,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lipaudit.errors import UsageError
-from lipaudit.export.failure import Failure
 from lipaudit.export.settings import ExportSettings
 from lipaudit.report.display import names_text
+from lipaudit.report.failure import Failure
 from lipaudit.report.record import AuditReport
 
 Render = Callable[[Sequence[AuditReport], Sequence[Failure], ExportSettings], str]
@@ -54,7 +54,7 @@ def _junit(reports: Sequence[AuditReport], failures: Sequence[Failure], settings
 
 
 def _markdown(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:
-    from lipaudit.export.failure import markdown
+    from lipaudit.report.failure import markdown
     from lipaudit.report.render import Layout
 
     return "\n\n\n".join(filter(None, (Layout("markdown").render(reports), markdown(failures))))

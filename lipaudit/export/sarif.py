@@ -20,8 +20,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from lipaudit.export.failure import Failure
 from lipaudit.export.json_text import json_text, well_formed
+from lipaudit.report.failure import Failure
 from lipaudit.report.gate import (
     MAX_LOG10_BOUND,
     NETWORK,

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from lipaudit.errors import UsageError
 from lipaudit.report.contradictions import contradiction
+from lipaudit.report.failure import FAILURE, Failure
 from lipaudit.report.record import AuditReport
 from lipaudit.report.schema import SCHEMA_ID, SCHEMA_VERSION
 
@@ -50,9 +51,21 @@ def to_json(report: AuditReport, indent: int | None = 2) -> str:
     return json.dumps(to_dict(report), indent=indent, allow_nan=False)
 
 
-def to_json_array(reports: Sequence[AuditReport], indent: int | None = 2) -> str:
-    """Several reports as one JSON array."""
-    return json.dumps([to_dict(report) for report in reports], indent=indent, allow_nan=False)
+def to_json_array(reports: Sequence[AuditReport], failures: Sequence[Failure] = (), indent: int | None = 2) -> str:
+    """Several reports, and the models that have none, as one JSON array (:mod:`lipaudit.report.schema` describes it)."""
+    entries = [to_dict(report) for report in reports] + [_failure(entry) for entry in failures]
+    return json.dumps(entries, indent=indent, allow_nan=False)
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "kind": FAILURE,
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "lipaudit"},
+        "model": {"spec": failure.model},
+        "error": failure.error,
+        "exit_code": failure.exit_code,
+    }
 
 
 def from_json(text: str | bytes) -> AuditReport:
@@ -64,23 +77,31 @@ def from_json(text: str | bytes) -> AuditReport:
     return _report(parsed(text, "lipaudit report"))
 
 
-def reports_from_json(text: str | bytes) -> tuple[AuditReport, ...]:
-    """The reports in a document that holds one, or an array of several as an audit of several models writes it.
+def outcomes_from_json(text: str | bytes) -> tuple[AuditReport | Failure, ...]:
+    """What a document holds: one report, or an array of reports and failures as an audit of several models writes it.
 
-    Raises :class:`~lipaudit.errors.UsageError` as :func:`from_json` does, saying which report of the array is wrong.
+    Raises :class:`~lipaudit.errors.UsageError` as :func:`from_json` does, saying which entry of the array is wrong.
     """
     document = parsed(text, "lipaudit report")
     if not isinstance(document, list):
         return (_report(document),)
     if not document:
         raise UsageError("the array holds no report; use a file written by `lipaudit --format json`")
-    reports = []
+    outcomes = []
     for number, entry in enumerate(document, start=1):
         try:
-            reports.append(_report(entry))
+            outcomes.append(_outcome(entry))
         except UsageError as error:
             raise UsageError(f"report {number} of {len(document)}: {error}") from None
-    return tuple(reports)
+    return tuple(outcomes)
+
+
+def _outcome(entry: Any) -> AuditReport | Failure:
+    if not isinstance(entry, dict) or entry.get("kind") != FAILURE:
+        return _report(entry)
+    check_kind(entry, FAILURE, "audit", SCHEMA_VERSION)
+    model = entry.get("model")
+    return decoded(Failure, {**entry, "model": model.get("spec") if isinstance(model, dict) else model}, "failure")
 
 
 def parsed(text: str | bytes, what: str) -> Any:

@@ -9,6 +9,7 @@ from importlib import import_module
 from lipaudit.errors import UsageError
 from lipaudit.report import json, markdown, table, tsv
 from lipaudit.report.columns import least_width, parse_columns
+from lipaudit.report.failure import Failure
 from lipaudit.report.record import AuditReport
 
 _PAGES = "lipaudit.export.html"  # a layer above this one, so that it is found by its name
@@ -44,16 +45,16 @@ class Layout:
         """Whether several reports are shown one after the other, each as soon as it is ready."""
         return self.form in ("table", "markdown")
 
-    def render(self, reports: Sequence[AuditReport], several: bool = False) -> str:
-        """The text of the reports; ``several`` makes JSON an array even where only one report is left."""
+    def render(self, reports: Sequence[AuditReport], several: bool = False, failures: Sequence[Failure] = ()) -> str:
+        """The text of the reports; ``several`` makes JSON an array, which also names the ``failures``, as a page does."""
         if self.form == "json":
-            return json.to_json_array(reports) if several else json.to_json(reports[0])
+            return json.to_json_array(reports, failures) if several else json.to_json(reports[0])
         if self.form == "tsv":
             return tsv.render(reports)
         if self.form == "csv":
             return tsv.as_csv(tsv.render(reports))
         if self.form == "html":
-            return str(import_module(_PAGES).render_all(reports))
+            return str(import_module(_PAGES).render_all(reports, failures))
         if self.form == "table":
             return "\n\n\n".join(table.render(report, self.columns, self.depth, self.wide) for report in reports)
         return "\n\n\n".join(markdown.render(report, self.columns, self.depth) for report in reports)

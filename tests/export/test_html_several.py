@@ -8,10 +8,10 @@ import html5lib
 import pytest
 
 from lipaudit.diffing import diff
-from lipaudit.export.failure import Failure
 from lipaudit.export.html import render, render_all
 from lipaudit.export.html.diff import render as render_diff
 from lipaudit.report.display import log10_upper_text
+from lipaudit.report.failure import Failure
 from tests.export.reports import hostile, structure
 from tests.report import fakes
 

@@ -80,7 +80,7 @@ def test_no_report_replaces_what_the_audit_reads(
     monkeypatch.chdir(split.parent)
     for name in ("net.data", "net.onnx"):
         before = Path(name).read_bytes()
-        assert main([*verb, typed, "-o", name]) == 2
+        assert main([*verb, typed, "--format", "json", "-o", name]) == 2
         assert f"-o {name} would replace " in capsys.readouterr().err
         assert Path(name).read_bytes() == before
 

@@ -23,7 +23,6 @@ from lipaudit.cli import main
 from lipaudit.cli.terminal import Progress, complain, say_failure
 from lipaudit.errors import LipauditError, NonFiniteWeightsError, UsageError
 from lipaudit.escaping import printable, printable_lines
-from lipaudit.export.failure import Failure
 from lipaudit.export.html.diff import render as diff_page
 from lipaudit.export.huggingface import update_card
 from lipaudit.export.plot import draw
@@ -36,6 +35,7 @@ from lipaudit.report import comparison_json, comparison_text
 from lipaudit.report.columns import COLUMNS
 from lipaudit.report.diff import diff_reports
 from lipaudit.report.diff_text import renderings
+from lipaudit.report.failure import Failure
 from lipaudit.report.gate import Gates
 from lipaudit.report.record import AuditReport, SettingsRecord
 from lipaudit.report.render import Layout

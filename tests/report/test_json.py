@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lipaudit.errors import UsageError
-from lipaudit.report.json import reports_from_json, to_dict, to_json_array
+from lipaudit.report.json import outcomes_from_json, to_dict, to_json_array
 from lipaudit.report.record import AuditReport
 from tests.report import fakes
 
@@ -174,8 +174,8 @@ def test_optional_parts_may_be_absent() -> None:
 
 
 def test_one_report_and_an_array_of_several_are_read() -> None:
-    assert reports_from_json(fakes.report().to_json()) == (fakes.report(),)
-    assert reports_from_json(to_json_array(REPORTS).encode()) == REPORTS
+    assert outcomes_from_json(fakes.report().to_json()) == (fakes.report(),)
+    assert outcomes_from_json(to_json_array(REPORTS).encode()) == REPORTS
 
 
 @pytest.mark.parametrize(
@@ -191,4 +191,4 @@ def test_one_report_and_an_array_of_several_are_read() -> None:
 )
 def test_what_is_no_array_of_reports_is_refused(text: str | bytes, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        reports_from_json(text)
+        outcomes_from_json(text)

@@ -10,9 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lipaudit.errors import UsageError
-from lipaudit.report.json import to_dict
+from lipaudit.report.failure import Failure
+from lipaudit.report.json import outcomes_from_json, to_dict, to_json_array
 from lipaudit.report.record import AuditReport, DomainRecord, OutputRecord
-from lipaudit.report.schema import SCHEMA_ID, load_schema
+from lipaudit.report.schema import SCHEMA_ID, load_schema, several_schema_text
 from tests.report import fakes
 
 VALIDATOR = Draft202012Validator(load_schema())
@@ -173,3 +174,20 @@ def test_reports_from_before_domains_still_validate() -> None:
     for entry in (document["network"], *document["layers"]):
         del entry["estimate"], entry["log10_estimate"]
     assert VALIDATOR.is_valid(document)
+
+
+def test_the_array_of_several_models_has_a_schema_and_names_failed_ones() -> None:
+    schema = json.loads(several_schema_text())
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    failure = Failure("broken.onnx", "the file is truncated", 3)
+    document = json.loads(to_json_array([fakes.report(), fakes.gated()], [failure]))
+    assert [error.message for error in validator.iter_errors(document)] == []
+    assert outcomes_from_json(json.dumps(document)) == (fakes.report(), fakes.gated(), failure)
+    for place, key in ((0, "network"), (2, "error"), (2, "model")):
+        wrong = copy.deepcopy(document)
+        del wrong[place][key]
+        assert not validator.is_valid(wrong), key
+        with pytest.raises(UsageError, match=f"report {place + 1} of 3: "):
+            outcomes_from_json(json.dumps(wrong))
+    assert not validator.is_valid(document[0])

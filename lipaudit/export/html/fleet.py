@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lipaudit.export.failure import Failure
 from lipaudit.export.html import page, plain_table
 from lipaudit.export.html.document import contents, document
 from lipaudit.export.html.markup import section, text
 from lipaudit.export.html.plain_table import Link
 from lipaudit.report.columns import factor_text
 from lipaudit.report.display import count_text, log10_estimate_text, log10_upper_text, share_text, upper_bound_text
+from lipaudit.report.failure import Failure
 from lipaudit.report.record import AuditReport, NetworkRecord
 from lipaudit.report.stretching import stretching
 from lipaudit.report.summary import sections, title, warning

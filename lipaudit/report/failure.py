@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from lipaudit.escaping import printable
 from lipaudit.report.markdown import escape
 
+FAILURE = "failure"  # the kind of such an entry in JSON
+
 
 @dataclass(frozen=True)
 class Failure:
