@@ -69,7 +69,7 @@ class TrueNorms(CertifiedNorms):
         log = lower_bound(ordinary.with_kernel(kernel), None, STEPS)
         log = round_down(log + log_power_of_two(float(exponent))[0]) if log > -math.inf else log
         lower = min(max(found.bracket.log_lower, log), found.bracket.log_upper)
-        return replace(found, bracket=replace(found.bracket, log_lower=lower, value=None))
+        return replace(found, bracket=replace(found.bracket, log_lower=lower, ends=None))
 
 
 @dataclass(eq=False)

@@ -70,8 +70,8 @@ class Extents:
         found = self._intervals.get(node.name, Interval())
         if found.largest == math.inf:
             return None
-        half = (found.high - found.low) / 2 * (1 + 1e-12)
-        return Region((Radii.of(node.output.shape, {(): half}),), (found.low + found.high) / 2)
+        middle = found.low / 2 + found.high / 2
+        return Region((Radii.of(node.output.shape, {(): (found - middle).largest}),), middle)
 
     def radii(self, name: str) -> Radii:
         """The radii of a node's first output."""

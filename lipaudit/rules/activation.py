@@ -7,13 +7,17 @@ f. A function that jumps has no finite constant.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+
+import torch
 
 from lipaudit.graph.activations import ACTIVATION
 from lipaudit.graph.node import Node
 from lipaudit.rules import slopes
-from lipaudit.rules.operands import constant, is_finite, largest, number, stretch
+from lipaudit.rules.operands import constant, data, enclosed, is_finite, largest, number, stretch
 from lipaudit.rules.registry import Effect, Settings, rule
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.interval import Interval
 
 SLOPE = "sup of |f'| over the real line"
 
@@ -74,7 +78,7 @@ def sigmoid(node: Node, _settings: Settings) -> Effect:
 @rule("aten.hardsigmoid.default", formula="1/6", source=SLOPE, exact=True, entrywise=True)
 def hardsigmoid(node: Node, _settings: Settings) -> Effect:
     """relu6(x + 3) / 6."""
-    return stretch(node, {"self": math.nextafter(1 / 6, 1)})
+    return stretch(node, {"self": enclosed(Interval.of(Fraction(1, 6)))})
 
 
 @rule("aten.hardswish.default", formula="3/2", source=SLOPE, exact=True, entrywise=True)
@@ -86,31 +90,32 @@ def hardswish(node: Node, _settings: Settings) -> Effect:
 @rule("aten.silu.default", formula="1.09984", source=SLOPE, exact=True, entrywise=True)
 def silu(node: Node, _settings: Settings) -> Effect:
     """x sigmoid(x)."""
-    return stretch(node, {"self": slopes.SILU})
+    return stretch(node, {"self": enclosed(slopes.SILU)})
 
 
 @rule("aten.gelu.default", formula="1.12891 (erf), 1.12900 (tanh)", source=SLOPE, exact=True, entrywise=True)
 def gelu(node: Node, _settings: Settings) -> Effect:
     """x Phi(x), or its approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
-    return stretch(node, {"self": slopes.GELU_TANH if node["approximate"] == "tanh" else slopes.GELU_ERF})
+    slope = slopes.GELU_TANH if node["approximate"] == "tanh" else slopes.GELU_ERF
+    return stretch(node, {"self": enclosed(slope)})
 
 
 @rule("aten.mish.default", formula="1.08850", source=SLOPE, exact=True, entrywise=True)
 def mish(node: Node, _settings: Settings) -> Effect:
     """x tanh(softplus(x))."""
-    return stretch(node, {"self": slopes.MISH})
+    return stretch(node, {"self": enclosed(slopes.MISH)})
 
 
 @rule("aten.selu.default", formula="1.75810", source=SLOPE, exact=True, entrywise=True)
 def selu(node: Node, _settings: Settings) -> Effect:
     """Scaled ELU with the scale and alpha of self-normalising networks."""
-    return stretch(node, {"self": slopes.SELU})
+    return stretch(node, {"self": enclosed(slopes.SELU)})
 
 
 @rule("aten.erf.default", formula="2/sqrt(pi)", source=SLOPE, exact=True, entrywise=True)
 def erf(node: Node, _settings: Settings) -> Effect:
     """The error function, steepest at 0."""
-    return stretch(node, {"self": slopes.ERF})
+    return stretch(node, {"self": enclosed(slopes.ERF)})
 
 
 @rule("aten.elu.default", formula="|scale| max(1, |alpha input_scale|)", source=SLOPE, exact=True, entrywise=True)
@@ -138,19 +143,29 @@ def celu(node: Node, _settings: Settings) -> Effect:
 def softplus(node: Node, _settings: Settings) -> Effect:
     """log(1 + exp(beta x)) / beta has the slope sigmoid(beta x).
 
-    Above beta x = threshold the operation returns x instead, a step of log(1 + exp(-threshold)) / beta. The switch is
-    a rounding device as long as the step is below half a unit in the last place of float32 at the threshold; a larger
-    step is a jump of the function itself, which then has no finite constant.
+    Above beta x = threshold torch returns x instead, for numerical stability as its documentation says: a step of
+    log(1 + exp(-threshold)) / beta, which no finite constant bounds. The function that is meant has no step, and the constant is
+    that of this function. The step counts as what it is, a rounding error of the operation: where the operation's own precision
+    hides it, the constant is certified, where only float32 would, it is numerical. A step that even float32 shows is a jump.
     """
     beta, threshold = number(node, "beta"), number(node, "threshold")
     if beta <= 0:
         return Effect.unsupported(f"softplus with beta = {beta:g}: the rule holds for a positive beta")
-    if threshold <= 0 or math.exp(-threshold) > threshold * 2.0**-25:
+    if not _hidden(threshold, 2.0**-24):
         return Effect.unbounded(
             f"softplus switches to the identity at beta x = {threshold:g}, a jump; use a threshold of 20 or more"
         )
-    note = f"the switch to the identity above {threshold:g} is a step below float32 rounding"
-    return stretch(node, {"self": 1.0}, note=note)
+    step = f"{math.exp(-threshold) / beta:.2g}"
+    note = f"the slope of log(1 + exp(beta x)) / beta; torch returns x above beta x = {threshold:g}, a step of {step}"
+    dtype = data(node, "self").dtype
+    if _hidden(threshold, torch.finfo(dtype).eps / 2):
+        return stretch(node, {"self": 1.0}, note=f"{note}, which is below {str(dtype).removeprefix('torch.')} rounding")
+    return stretch(node, {"self": Bracket.exact(1.0, Rigor.NUMERICAL)}, note=f"{note}, which the bound leaves out")
+
+
+def _hidden(threshold: float, roundoff: float) -> bool:
+    """Whether the step at the threshold is below half a unit in the last place of it."""
+    return threshold > 0 and math.exp(-threshold) <= threshold * roundoff / 2
 
 
 @rule("aten.leaky_relu.default", formula="max(1, |negative_slope|)", source=SLOPE, exact=True, entrywise=True)
@@ -164,8 +179,8 @@ def rrelu(node: Node, _settings: Settings) -> Effect:
     """In eval mode a leaky ReLU with the mean of the two slopes."""
     if node["training"]:
         return Effect.unsupported("rrelu in training mode is random; audit the network in eval mode")
-    slope = abs(number(node, "lower") + number(node, "upper")) / 2
-    return stretch(node, {"self": 1.0 if slope < 1 else slope * (1 + 2.0**-50)})
+    slope = abs(Interval.point(number(node, "lower")) + number(node, "upper")) / 2.0
+    return stretch(node, {"self": enclosed(slope.maximum(1.0))})
 
 
 @rule(

@@ -30,6 +30,7 @@ from lipaudit.rules.radii import Radii, joined
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket
 
+_ONE = Bracket.exact(1.0)
 LINEAR = "the largest column norm of a matrix with orthogonal columns"
 DIVISION = "division by a data-dependent tensor: no finite constant holds over all inputs"
 GATING = "product of two data-dependent tensors (gating): no finite constant holds over all inputs"
@@ -121,8 +122,8 @@ def add_scaled(node: Node, _settings: Settings) -> Effect:
         if bool((scale == 0).any()):
             return Effect.unsupported("division by a constant that holds a zero")
         scale = scale.reciprocal()
-    scale = None if scale is None else scale * number(node, "value")
-    return _scaled(node, {varying: scale}, {"self": root(repeats(node["self"], node.output))})
+    own = {"self": root(repeats(node["self"], node.output))}
+    return _scaled(node, {varying: scale}, own, Bracket.exact(abs(number(node, "value"))))
 
 
 def _added_product(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
@@ -141,11 +142,9 @@ def _quotient(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
 
     d(x / y) = dx / y - x dy / y^2.
     """
-    below = operands[-1].interval
-    least = max(below.low, -below.high)
-    if least <= 0:
+    inverse = operands[-1].least(lambda interval: Bracket.at_most((1.0 / interval).largest))
+    if inverse.log_upper == math.inf:
         return Effect.unbounded("division by a data-dependent tensor that may vanish")
-    inverse = rounded(1 / least)
     copies = root(repeats(node["self"], node.output))
     if not count_refs(node["self"]):
         value = constant(node, "self")
@@ -185,9 +184,12 @@ def moduli(node: Node, key: str) -> torch.Tensor | None:
 
 
 def _scaled(
-    node: Node, scales: dict[str, torch.Tensor | None], others: dict[str, Bracket | float] | None = None
+    node: Node,
+    scales: dict[str, torch.Tensor | None],
+    others: dict[str, Bracket | float] | None = None,
+    weight: Bracket = _ONE,
 ) -> Effect:
-    """The effect of multiplying the named operands by constants."""
+    """The effect of multiplying the named operands by constants and by ``weight``."""
     factors: dict[str, Bracket | float] = dict(others or {})
     for name, scale in scales.items():
         if not count_refs(node[name]):
@@ -196,7 +198,7 @@ def _scaled(
             return Effect.unsupported(f"{node.op} with a factor that is neither a number nor a constant tensor")
         if not is_finite(scale):
             return Effect.unsupported(f"the constant factor of {node.op} holds NaN or infinity")
-        factors[name] = broadcast_norm(scale, node[name], node.output)
+        factors[name] = weight * broadcast_norm(scale, node[name], node.output)
     return stretch(node, factors)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TypeAlias, TypeVar
 
@@ -55,7 +55,7 @@ class Magnitude:
 
     def __init__(self, radii: Radii, interval: Interval, find_centre: Callable[[], torch.Tensor | None]) -> None:
         self.radii = radii
-        self._interval = interval
+        self.interval = interval  # holds every entry for a certain reason; what the centre says is in around_centre
         self._find_centre = find_centre
 
     @property
@@ -79,8 +79,8 @@ class Magnitude:
         """
         wanted = axes_of(axes, len(self.shape))
         bounds = [Bracket(-math.inf, math.inf, Rigor.NUMERICAL)]
-        if self._interval.largest < math.inf:
-            bounds.append(Radii.of(self.shape, {(): self._interval.largest}).over(wanted))
+        if self.interval.largest < math.inf:
+            bounds.append(Radii.of(self.shape, {(): self.interval.largest}).over(wanted))
         if (radius := self.spread(wanted)).log_upper < math.inf:
             bounds.append(Bracket.sum([radius, self.centre_size(wanted)]))
         return min(bounds, key=lambda b: b.log_upper)
@@ -92,16 +92,30 @@ class Magnitude:
         return computed_size(self.centre, axes)
 
     @cached_property
-    def interval(self) -> Interval:
-        """The interval that holds every entry."""
+    def around_centre(self) -> Interval | None:
+        """The interval that holds every entry by the centre and the radii; None where they say nothing."""
         around = self.spread(())
         if around.log_upper > 700 or 0 in self.shape:
-            return self._interval
-        if self.centre is None:  # bounded by an unknown number around an unknown one
-            return self._interval.within(Interval(-_SOMEWHERE, _SOMEWHERE))
-        low, high = float(self.centre.min()), float(self.centre.max())
-        reach = around.upper + _SLACK * 1e-9 * max(abs(low), abs(high))
-        return self._interval.within(Interval(low - reach, high + reach))
+            return None
+        if self.centre is None:
+            return Interval(-around.upper, around.upper)
+        ends = Interval(float(self.centre.min()), float(self.centre.max()))
+        return (ends + Interval(-1.0, 1.0) * (ends.largest * (_SLACK - 1))) + Interval(-around.upper, around.upper)
+
+    def least(self, bound: Callable[[Interval], Bracket]) -> Bracket:
+        """The smallest of the bounds that follow from what is known of the entries, each from an interval that holds them.
+
+        Where it rests on the centre it is ``numerical``: the centre is computed in float64, and nothing is known of the
+        rounding of that computation.
+        """
+        certain = bound(self.interval)
+        if self.around_centre is None:
+            return certain
+        both = self.interval.within(self.around_centre)
+        if both.low > both.high:  # by the rounding of the centre
+            return certain
+        around = bound(both)
+        return certain if certain.log_upper <= around.log_upper else replace(around, rigor=Rigor.NUMERICAL)
 
     @property
     def largest(self) -> Bracket:

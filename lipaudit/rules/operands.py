@@ -12,6 +12,7 @@ from lipaudit.errors import GraphError
 from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 from lipaudit.rules.registry import Combination, Effect
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
+from lipaudit.spectral.interval import Interval
 
 
 def stretch(
@@ -113,8 +114,19 @@ def largest(tensor: torch.Tensor | None) -> float:
 
 
 def rounded(value: float, relative_error: float = 2.0**-50) -> Bracket:
-    """The bracket of a non-negative number computed with at most ``relative_error`` (a few roundings by default)."""
-    return Bracket(log_down(value * (1 - relative_error)), log_up(value * (1 + relative_error)))
+    """The bracket of a non-negative number computed with at most ``relative_error`` (a few roundings by default).
+
+    Near the smallest floats a rounding is no longer small beside the number, but at most 2^-1075.
+    """
+    underflow = 2.0**-1060 if 0 < value < 2.0**-1000 else 0.0
+    return Bracket(
+        log_down(max(0.0, value * (1 - relative_error) - underflow)), log_up(value * (1 + relative_error) + underflow)
+    )
+
+
+def enclosed(values: Interval) -> Bracket:
+    """The bracket of a non-negative constant in an interval that was rounded outwards."""
+    return Bracket.between(max(0.0, values.low), values.high)
 
 
 def root(count: int) -> Bracket:

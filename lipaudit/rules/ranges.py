@@ -1,7 +1,7 @@
 """Intervals that hold every entry of an operation's output, whatever the network's input is.
 
-They say which divisors stay away from zero and which gates are bounded. Plain interval arithmetic with one interval per
-tensor; where an operation is not listed nothing is claimed.
+They say which divisors stay away from zero and which gates are bounded. Interval arithmetic with outward rounding
+(:mod:`lipaudit.spectral.interval`), one interval per tensor; where an operation is not listed nothing is claimed.
 """
 
 from __future__ import annotations
@@ -9,89 +9,79 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.rules.magnitudes import ranged
 from lipaudit.rules.operands import constant, count_refs, number
 from lipaudit.spectral.interval import Interval
 
 UNIT = Interval(0.0, 1.0)
 SYMMETRIC = Interval(-1.0, 1.0)
-# What a few roundings of an interval's ends may lose.
-_OUTWARD = 1e-12
-
-
-def _outward(low: float, high: float) -> Interval:
-    if math.isnan(low) or math.isnan(high):
-        return Interval()
-    return Interval(low - _OUTWARD * abs(low), high + _OUTWARD * abs(high)) if low or high else Interval(low, high)
+NOT_NEGATIVE = Interval(0.0, math.inf)
 
 
 def _fixed(interval: Interval, *ops: str) -> None:
     ranged(*ops)(lambda _node, _intervals: interval)
 
 
-_fixed(UNIT, "aten.sigmoid.default", "aten.hardsigmoid.default", "aten.softmax.int", "aten._softmax.default")
+_fixed(UNIT, "aten.hardsigmoid.default", "aten.softmax.int", "aten._softmax.default")
+_fixed(SYMMETRIC, "aten.softsign.default")
+_fixed(Interval(-math.inf, 0.0), "aten.log_softmax.int", "aten._log_softmax.default")
 _fixed(
-    SYMMETRIC, "aten.tanh.default", "aten.sin.default", "aten.cos.default", "aten.erf.default", "aten.softsign.default"
-)
-_fixed(Interval(-math.pi / 2, math.pi / 2), "aten.atan.default")
-_fixed(Interval(-math.inf, 0.0), "aten.log_softmax.int", "aten._log_softmax.default", "aten.log_sigmoid.default")
-_fixed(
-    Interval(0.0, math.inf),
+    NOT_NEGATIVE,
     "aten.linalg_vector_norm.default", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim",
     *(f"aten.{name}.{kind}" for name in ("var", "std") for kind in ("default", "dim", "correction")),
 )  # fmt: skip
 
+_ENTRYWISE: dict[str, Callable[[Interval], Interval]] = {
+    "relu": lambda x: x.maximum(0.0),
+    "relu6": lambda x: x.maximum(0.0).minimum(6.0),
+    "abs": abs,
+    "neg": lambda x: -x,
+    "square": lambda x: x**2,
+    "reciprocal": lambda x: 1.0 / x,
+    "sqrt": Interval.sqrt,
+    "rsqrt": lambda x: x**-0.5,
+    "exp": Interval.exp,
+    "expm1": Interval.expm1,
+    "log": Interval.log,
+    "log1p": Interval.log1p,
+    "sigmoid": Interval.sigmoid,
+    "log_sigmoid": lambda x: -(-x).softplus(),
+    "tanh": Interval.tanh,
+    "sinh": Interval.sinh,
+    "cosh": Interval.cosh,
+    "asinh": Interval.asinh,
+    "atan": Interval.atan,
+    "sin": Interval.sin,
+    "cos": Interval.cos,
+    "erf": Interval.erf,
+}
 
-def _monotone(function: Callable[[float], float], *ops: str) -> None:
-    """Register a non-decreasing function of each entry."""
-    ranged(*ops)(lambda _node, intervals: _outward(function(intervals[0].low), function(intervals[0].high)))
+
+def _entrywise(name: str, function: Callable[[Interval], Interval]) -> None:
+    ranged(f"aten.{name}.default")(lambda _node, intervals: function(intervals[0]))
 
 
-_monotone(lambda x: max(0.0, x), "aten.relu.default")
-_monotone(lambda x: min(6.0, max(0.0, x)), "aten.relu6.default")
-_monotone(lambda x: math.exp(min(x, 709.0)) if x < 709 else math.inf, "aten.exp.default")
-_monotone(lambda x: math.sqrt(x) if x >= 0 else math.nan, "aten.sqrt.default")
+for _name, _function in _ENTRYWISE.items():
+    _entrywise(_name, _function)
 
 
 @ranged("aten.softplus.default")
 def softplus(node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """log(1 + exp(beta x)) / beta >= max(0, x) for a positive beta."""
-    return Interval(max(0.0, intervals[0].low)) if number(node, "beta") > 0 else Interval()
-
-
-@ranged("aten.abs.default")
-def absolute(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """|x|."""
-    return Interval(max(0.0, intervals[0].low, -intervals[0].high), intervals[0].largest)
-
-
-@ranged("aten.square.default")
-def square(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """x^2."""
-    least = max(0.0, intervals[0].low, -intervals[0].high)
-    return _outward(least * least, intervals[0].largest * intervals[0].largest)
+    """log(1 + exp(beta x)) / beta for a positive beta; x above the threshold is less than that, and not negative."""
+    beta = number(node, "beta")
+    if beta <= 0:
+        return Interval()
+    smooth = (intervals[0] * beta).softplus() / beta
+    return Interval(max(0.0, intervals[0].low), smooth.high)
 
 
 @ranged("aten.pow.Tensor_Scalar")
 def power(node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """Even powers are not negative; powers of what is not negative are not negative either."""
+    """x^p; even powers are not negative, nor are powers of what is not negative, also where nothing else is known."""
     exponent = number(node, "exponent")
-    if exponent == 2:
-        return square(node, intervals)
-    if exponent == 0.5 and intervals[0].low >= 0:
-        return _outward(math.sqrt(intervals[0].low), math.sqrt(intervals[0].high))
-    return Interval(0.0) if intervals[0].low >= 0 or (exponent > 0 and exponent % 2 == 0) else Interval()
-
-
-@ranged("aten.reciprocal.default", "aten.rsqrt.default")
-def inverse(node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """1 / x and 1 / sqrt(x) of positive entries."""
-    low, high = intervals[0].low, intervals[0].high
-    if low <= 0:
-        return Interval()
-    root = math.sqrt if "rsqrt" in node.op else float
-    return _outward(1 / root(high) if high < math.inf else 0.0, 1 / root(low))
+    found = intervals[0] ** exponent
+    return found.within(NOT_NEGATIVE) if intervals[0].low >= 0 or exponent % 2 == 0 else found
 
 
 @ranged("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default", "aten.hardtanh.default")
@@ -100,10 +90,15 @@ def clamp(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     low, high = (node.get(a, node.get(b)) for a, b in (("min", "min_val"), ("max", "max_val")))
     found = intervals[0]
     if isinstance(low, int | float):
-        found = Interval(max(found.low, low), max(found.high, low))
+        found = found.maximum(_number(low))
     if isinstance(high, int | float):
-        found = Interval(min(found.low, high), min(found.high, high))
+        found = found.minimum(_number(high))
     return found
+
+
+def _number(value: float) -> Interval:
+    """A number that a node holds; an integer may be none that a float can be."""
+    return Interval.of(value) if isinstance(value, int) else Interval.point(value)
 
 
 def operand(node: Node, key: str, intervals: tuple[Interval, ...]) -> Interval:
@@ -112,58 +107,60 @@ def operand(node: Node, key: str, intervals: tuple[Interval, ...]) -> Interval:
     if isinstance(argument, Ref):
         position = sum(count_refs(a) for k, a in list(node.arguments.items())[: list(node.arguments).index(key)])
         return intervals[position]
-    if isinstance(argument, Constant) and not argument.known:
+    if isinstance(argument, int | float):
+        return _number(argument)
+    if isinstance(argument, Constant) and argument.value.is_meta:
         return Interval()
     value = constant(node, key)
-    if value is None or value.numel() == 0 or bool(value.isnan().any()):
+    if not isinstance(argument, Constant) or value is None or value.numel() == 0 or bool(value.isnan().any()):
         return Interval()
-    return Interval(float(value.min()), float(value.max()))
+    if argument.value.is_floating_point():
+        return Interval(float(value.min()), float(value.max()))
+    low, high = (int(end) for end in (argument.value.min(), argument.value.max()))
+    return Interval.of(low).union(Interval.of(high))
 
 
-@ranged("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar")
+def _factor(node: Node, key: str) -> Interval:
+    """A weight of a sum, a number or a constant of one entry; of a complex one nothing is known."""
+    argument: Argument = node.get(key, 1)
+    if isinstance(argument, int | float):
+        return _number(argument)
+    value = constant(node, key)
+    return Interval() if value is None or value.numel() != 1 else Interval.point(float(value))
+
+
+@ranged(
+    "aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar", "aten.rsub.Tensor", "aten.rsub.Scalar"
+)  # fmt: skip
 def add(node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """self + alpha other, self - alpha other."""
-    left, right = operand(node, "self", intervals), operand(node, "other", intervals)
-    alpha = number(node, "alpha") * (-1 if "sub" in node.op else 1)
-    ends = sorted((_product(alpha, right.low), _product(alpha, right.high)))
-    return _outward(left.low + ends[0], left.high + ends[1])
+    """self + alpha other, self - alpha other, other - alpha self."""
+    left, right, alpha = operand(node, "self", intervals), operand(node, "other", intervals), _factor(node, "alpha")
+    if "rsub" in node.op:
+        return right - alpha * left
+    return left - alpha * right if "sub" in node.op else left + alpha * right
 
 
 @ranged("aten.mul.Tensor", "aten.mul.Scalar")
 def multiply(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """self other; of a tensor with itself, a square."""
     if len(node.refs) == 2 and node.refs[0].name == node.refs[1].name:
-        return square(node, intervals)
-    left, right = operand(node, "self", intervals), operand(node, "other", intervals)
-    corners = [_product(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-    return _outward(min(corners), max(corners))
+        return intervals[0] ** 2
+    return operand(node, "self", intervals) * operand(node, "other", intervals)
 
 
 @ranged("aten.div.Tensor", "aten.div.Scalar")
 def divide(node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """self / other for a positive divisor."""
-    left, right = operand(node, "self", intervals), operand(node, "other", intervals)
-    if right.low <= 0 or node.get("rounding_mode") is not None:
+    """self / other for a divisor that does not vanish."""
+    if node.get("rounding_mode") is not None:
         return Interval()
-    corners = [_product(a, b) for a in (left.low, left.high) for b in (1 / right.low, 1 / right.high)]
-    return _outward(min(corners), max(corners))
-
-
-def _product(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b
-
-
-@ranged("aten.neg.default")
-def negate(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """-x."""
-    return Interval(-intervals[0].high, -intervals[0].low)
+    return operand(node, "self", intervals) / operand(node, "other", intervals)
 
 
 @ranged("aten.sum.default", "aten.sum.dim_IntList")
-def total(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """A sum keeps the sign."""
-    low, high = intervals[0].low, intervals[0].high
-    return Interval(0.0 if low >= 0 else -math.inf, 0.0 if high <= 0 else math.inf)
+def total(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """A sum of so many entries."""
+    count = math.prod(node.refs[0].info.shape) // max(1, math.prod(node.output.shape))
+    return intervals[0] * float(count)
 
 
 @ranged(
@@ -192,8 +189,7 @@ def padded(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     if node.get("divisor_override") is not None:
         return Interval()
     fill = node.get("value", 0.0)
-    value = float(fill) if isinstance(fill, int | float) else 0.0
-    return intervals[0].union(Interval(value, value))
+    return intervals[0].union(_number(fill) if isinstance(fill, int | float) else Interval.point(0.0))
 
 
 @ranged("aten.cat.default", "aten.stack.default")
@@ -212,16 +208,16 @@ def joined(node: Node, intervals: tuple[Interval, ...]) -> Interval:
 def extremum(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """The larger or the smaller of two entries."""
     left, right = operand(node, "self", intervals), operand(node, "other", intervals)
-    pick = max if ".max" in node.op else min
-    return Interval(pick(left.low, right.low), pick(left.high, right.high))
+    return left.maximum(right) if ".max" in node.op else left.minimum(right)
 
 
 @ranged("aten.clamp_min.Tensor", "aten.clamp_max.Tensor")
 def clamp_to_tensor(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """A tensor for a limit."""
-    key, pick = ("min", max) if "clamp_min" in node.op else ("max", min)
-    left, right = operand(node, "self", intervals), operand(node, key, intervals)
-    return Interval(pick(left.low, right.low), pick(left.high, right.high))
+    left = operand(node, "self", intervals)
+    if "clamp_min" in node.op:
+        return left.maximum(operand(node, "min", intervals))
+    return left.minimum(operand(node, "max", intervals))
 
 
 @ranged("lipaudit.normalization")
@@ -229,5 +225,6 @@ def normalization(node: Node, _intervals: tuple[Interval, ...]) -> Interval:
     """An entry is at most the norm of its slice."""
     payload = node.payload
     shape = node.refs[0].info.shape
-    bound = math.sqrt(math.prod(shape[a] for a in payload.axes)) if payload.form == "root" else 1.0
-    return _outward(-bound, bound)
+    entries = float(math.prod(shape[a] for a in payload.axes))
+    bound = Interval.point(entries).sqrt().high if payload.form == "root" else 1.0
+    return Interval(-bound, bound)

@@ -22,50 +22,45 @@ from lipaudit.spectral.interval import Interval
 BOUNDED_SLOPE = "mean value theorem on the interval that holds every entry"
 
 
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 700 else math.inf
+_LOG2, _LOG10 = Interval.point(2.0).log(), Interval.point(10.0).log()
 
 
-def _power(x: float, exponent: float) -> float:
-    """x^exponent for x >= 0, with the limits at 0 and infinity."""
-    if x == 0:
-        return 0.0 if exponent > 0 else 1.0 if exponent == 0 else math.inf
-    log = exponent * math.log(x) if x < math.inf else math.copysign(math.inf, exponent) if exponent else 0.0
-    return _exp(log)
+def _where_positive(slope: Callable[[Interval], Interval], pole: float = 0.0) -> Callable[[Interval], Interval]:
+    """The slope of a function that is defined above a pole only."""
+    return lambda x: slope(x) if x.low > pole else Interval()
 
 
-def _away_from_zero(interval: Interval) -> float:
-    """The smallest |x| of an interval."""
-    return max(0.0, interval.low, -interval.high)
-
-
-_SLOPES: dict[str, Callable[[Interval], float]] = {
-    "square": lambda i: 2 * i.largest,
-    "exp": lambda i: _exp(i.high),
-    "exp2": lambda i: math.log(2) * _exp(i.high * math.log(2)),
-    "expm1": lambda i: _exp(i.high),
-    "log": lambda i: _power(max(0.0, i.low), -1),
-    "log2": lambda i: _power(max(0.0, i.low), -1) / math.log(2),
-    "log10": lambda i: _power(max(0.0, i.low), -1) / math.log(10),
-    "log1p": lambda i: _power(max(0.0, 1 + i.low), -1),
-    "sqrt": lambda i: _power(max(0.0, i.low), -0.5) / 2,
-    "rsqrt": lambda i: _power(max(0.0, i.low), -1.5) / 2,
-    "reciprocal": lambda i: _power(_away_from_zero(i), -2),
-    "sinh": lambda i: _exp(i.largest),
-    "cosh": lambda i: _exp(i.largest),
+# |f'| of every entry of an interval, the whole line where the function is not defined or not smooth on it
+_SLOPES: dict[str, Callable[[Interval], Interval]] = {
+    "square": lambda x: 2.0 * x,
+    "exp": Interval.exp,
+    "exp2": lambda x: _LOG2 * (x * _LOG2).exp(),
+    "expm1": Interval.exp,
+    "log": _where_positive(lambda x: 1.0 / x),
+    "log2": _where_positive(lambda x: 1.0 / (x * _LOG2)),
+    "log10": _where_positive(lambda x: 1.0 / (x * _LOG10)),
+    "log1p": _where_positive(lambda x: 1.0 / (1.0 + x), -1.0),
+    "sqrt": _where_positive(lambda x: 0.5 / x.sqrt()),
+    "rsqrt": _where_positive(lambda x: 0.5 * x**-1.5),
+    "reciprocal": lambda x: x**-2,
+    "sinh": Interval.cosh,
+    "cosh": Interval.sinh,
+    "tan": lambda x: 1.0 + x.tan() ** 2,
 }
 
 
-def _by_slope(reason: str, slope: Callable[[Interval], float]) -> Effect:
+def _by_slope(reason: str, slope: Callable[[Interval], Interval]) -> Effect:
+    """The largest slope on an interval that holds every entry: no lower bound, as none of its numbers need occur."""
+
     def given(operands: tuple[Magnitude, ...]) -> Effect:
-        found = slope(operands[0].interval)
-        return Effect.unbounded(reason) if math.isinf(found) else Effect.stretch(rounded(found, 2.0**-40))
+        found = operands[0].least(lambda interval: Bracket.at_most(slope(interval).largest))
+        return Effect.unbounded(reason) if found.log_upper == math.inf else Effect.stretch(found)
 
     return Effect.where_bounded(reason, given)
 
 
 @rule(
-    *(f"aten.{name}.default" for name in _SLOPES), "aten.tan.default",
+    *(f"aten.{name}.default" for name in _SLOPES),
     formula="unbounded; sup |f'| on the interval that holds every entry", source=BOUNDED_SLOPE, entrywise=True,
     where_bounded=True,
 )  # fmt: skip
@@ -73,7 +68,7 @@ def steep(node: Node, _settings: Settings) -> Effect:
     """An element-wise function whose slope grows beyond every bound."""
     name = node.op.split(".")[1]
     reason = f"the slope of {name} has no finite bound over all inputs"
-    return _by_slope(reason, _SLOPES[name]) if name in _SLOPES else Effect.unbounded(reason)
+    return _by_slope(reason, _SLOPES[name])
 
 
 @rule(
@@ -90,11 +85,10 @@ def power(node: Node, _settings: Settings) -> Effect:
     if not math.isfinite(exponent):
         return Effect.unsupported(f"a power with the exponent {exponent:g}")
 
-    def slope(interval: Interval) -> float:
-        if interval.low < 0 and exponent != int(exponent):
-            return math.inf  # not a number for negative entries
-        ends = (_away_from_zero(interval), interval.largest)
-        return abs(exponent) * max(_power(x, exponent - 1) for x in ends)
+    def slope(x: Interval) -> Interval:
+        if exponent != int(exponent):
+            return exponent * x ** (exponent - 1) if x.low >= 0 else Interval()  # not a number for negative entries
+        return exponent * x ** (exponent - 1)
 
     return _by_slope(f"the slope of x**{exponent:g} has no finite bound over all inputs", slope)
 

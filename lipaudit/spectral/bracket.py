@@ -68,7 +68,9 @@ class Bracket:
     log_lower: float
     log_upper: float
     rigor: Rigor = Rigor.CERTIFIED
-    value: float | None = field(default=None, compare=False)  # the constant itself where it is a known float
+    ends: tuple[float, float] | None = field(
+        default=None, compare=False
+    )  # both ends in plain units where they are floats
 
     def __repr__(self) -> str:
         ends = (
@@ -85,7 +87,17 @@ class Bracket:
     @classmethod
     def exact(cls, value: float, rigor: Rigor = Rigor.CERTIFIED) -> Bracket:
         """The bracket of a constant known to the last bit (a float given in plain units)."""
-        return cls(log_down(value), log_up(value), rigor, value)
+        return cls.between(value, value, rigor)
+
+    @classmethod
+    def between(cls, lower: float, upper: float, rigor: Rigor = Rigor.CERTIFIED) -> Bracket:
+        """The bracket of a constant between two floats (plain units), such as 1/6 between its neighbours.
+
+        >>> sixth = Bracket.between(math.nextafter(1 / 6, 0), math.nextafter(1 / 6, 1))
+        >>> sixth.lower < 1 / 6 < sixth.upper
+        True
+        """
+        return cls(log_down(lower), log_up(upper), rigor, (lower, upper))
 
     @classmethod
     def at_most(cls, value: float, rigor: Rigor = Rigor.CERTIFIED) -> Bracket:
@@ -93,10 +105,15 @@ class Bracket:
         return cls(-_INF, log_up(value), rigor)
 
     @property
+    def value(self) -> float | None:
+        """The constant itself where it is a known float."""
+        return self.ends[0] if self.ends is not None and self.ends[0] == self.ends[1] else None
+
+    @property
     def upper(self) -> float:
         """Upper end in plain units, rounded up; ``inf`` where it does not fit a float."""
-        if self.value is not None:
-            return self.value
+        if self.ends is not None:
+            return self.ends[1]
         if self.log_upper in (-_INF, 0.0):
             return math.exp(self.log_upper)
         try:
@@ -107,8 +124,8 @@ class Bracket:
     @property
     def lower(self) -> float:
         """Lower end in plain units, rounded down, never negative."""
-        if self.value is not None:
-            return self.value
+        if self.ends is not None:
+            return self.ends[0]
         try:
             return max(0.0, round_down(math.exp(self.log_lower)))
         except OverflowError:

@@ -114,12 +114,12 @@ MISH = {
     "logsigmoid": lambda x: x * torch.tanh(-functional.logsigmoid(-x)),
 }
 FAMILIES = {
-    "silu": (SILU, slopes.SILU),
-    "gelu": (GELU, slopes.GELU_ERF),
-    "gelu (tanh)": (GELU_TANH, slopes.GELU_TANH),
+    "silu": (SILU, slopes.SILU.high),
+    "gelu": (GELU, slopes.GELU_ERF.high),
+    "gelu (tanh)": (GELU_TANH, slopes.GELU_TANH.high),
     "hardswish": (HARDSWISH, 1.5),
-    "mish": (MISH, slopes.MISH),
-    "": (SCALED_GELU, 2 * slopes.GELU_ERF),
+    "mish": (MISH, slopes.MISH.high),
+    "": (SCALED_GELU, 2 * slopes.GELU_ERF.high),
 }
 # the same function with another argument or in another form, which is known by its formula only
 UNNAMED = {"x/2 (1 + tanh(x/2))", "x (1 - s(-x))", "shifted", "quick gelu", "erf is odd"}
@@ -177,7 +177,7 @@ def test_operations_that_others_read_stay() -> None:
 def test_scaled_product_read_twice() -> None:
     graph = simplified(Written(lambda x: (y := x * torch.sigmoid(x)) + 0.5 * y))
     constants = [n.payload.constant.upper for n in graph if n.op == ACTIVATION]
-    assert constants == pytest.approx([slopes.SILU, slopes.SILU / 2])
+    assert constants == pytest.approx([slopes.SILU.high, slopes.SILU.high / 2])
 
 
 def test_activation_of_an_activation() -> None:
@@ -313,11 +313,11 @@ def export(function: Callable[[Tensor], Tensor], path: Path, opset: int) -> None
 @pytest.mark.parametrize(
     ("function", "constant"),
     [
-        (functional.silu, slopes.SILU),
-        (functional.gelu, slopes.GELU_ERF),
-        (lambda x: functional.gelu(x, approximate="tanh"), slopes.GELU_TANH),
+        (functional.silu, slopes.SILU.high),
+        (functional.gelu, slopes.GELU_ERF.high),
+        (lambda x: functional.gelu(x, approximate="tanh"), slopes.GELU_TANH.high),
         (functional.hardswish, 1.5),
-        (functional.mish, slopes.MISH),
+        (functional.mish, slopes.MISH.high),
     ],
     ids=["silu", "gelu", "gelu-tanh", "hardswish", "mish"],
 )
@@ -335,6 +335,6 @@ def test_sample_vision_transformer() -> None:
     rows = [layer for layer in report.layers if layer.name.endswith("mlp.1/Mul")]
     assert len(rows) >= 2
     for row in rows:
-        assert row.upper_bound == pytest.approx(slopes.GELU_ERF)
+        assert row.upper_bound == pytest.approx(slopes.GELU_ERF.high)
         assert row.note.startswith("gelu, written out")
         assert [name.rsplit("/", 1)[1] for name in row.folded] == ["Div", "Erf", "Add"]

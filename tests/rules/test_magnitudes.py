@@ -81,7 +81,7 @@ def check(
 ) -> None:
     bounds = passed(operation.node, effect, operands)
     ceiling = held(operation.node, operands)
-    interval = interval_of(operation.node, tuple(m.interval for m in operands))
+    interval = interval_of(operation.node, tuple(m.interval.within(m.around_centre or Interval()) for m in operands))
     image = operation.function(*centres)
     for i in range(len(deviations[0])):
         outputs = operation.function(*(c + rows[i] for c, rows in zip(centres, deviations, strict=True)))
