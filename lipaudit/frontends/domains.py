@@ -154,7 +154,10 @@ def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
         _check_channels(loaded, known)
         mean, std = (torch.tensor(v, dtype=torch.float64).reshape(1, -1, 1, 1) for v in _same_length(known))
         steepest, flattest = max(1 / abs(s) for s in known.std), min(1 / abs(s) for s in known.std)
-        return ball({name: (pixels - mean) / std}, radius * steepest * (1 + 1e-12), radius * flattest * (1 - 1e-12))
+        middle = (pixels - mean) / std
+        rounding = 2.0**-50 * math.sqrt(middle.numel()) * float(middle.abs().max())  # of the centre
+        outer, inner = radius * steepest * (1 + 1e-12) + rounding, radius * flattest * (1 - 1e-12) - rounding
+        return ball({name: middle}, outer, max(0.0, inner))
     centre = read_tensor(around, "--around") if isinstance(around, str) else around.detach()
     if centre.layout is not torch.strided or centre.is_meta or centre.is_quantized:
         raise UsageError("the centre of the ball is a sparse, quantised or empty (meta) tensor: give a plain one")

@@ -15,9 +15,11 @@ import torch
 
 from lipaudit.rules.radii import Radii
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
-# (1/2 - mean) / std and 1 / (2 std) round a few times.
+# Norms and roots round a few times.
 _SLACK = 1 + 1e-12
+_PIXELS = Interval(0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +68,10 @@ def pixel_box(shapes: Mapping[str, Sequence[int]], mean: Sequence[float], std: S
     centres, radii, half = {}, {}, {}
     for name, shape in shapes.items():
         channels = shape[1]
-        middle = torch.tensor([(0.5 - m) / s for m, s in zip(mean, std, strict=True)], dtype=torch.float64)
-        reach = torch.tensor([0.5 / abs(s) for s in std], dtype=torch.float64) * _SLACK
+        middles = [(0.5 - m) / s for m, s in zip(mean, std, strict=True)]
+        middle = torch.tensor(middles, dtype=torch.float64)
+        ends = [(_PIXELS - m) / s for m, s in zip(mean, std, strict=True)]
+        reach = torch.tensor([(e - c).largest for e, c in zip(ends, middles, strict=True)], dtype=torch.float64)
         column = (1, -1, *(1,) * (len(shape) - 2))
         centres[name] = middle.expand(channels).reshape(column).expand(tuple(shape)).clone()
         reach = reach.expand(channels)

@@ -11,7 +11,7 @@ import math
 import torch
 
 from lipaudit.spectral.geometry import Taps
-from lipaudit.spectral.rounding import gamma
+from lipaudit.spectral.rounding import gamma, product_error
 from lipaudit.spectral.symbol import TRIG_ERROR, Frequencies, SymbolGram
 
 
@@ -35,8 +35,9 @@ class EvaluatedGram(SymbolGram):
 
     def _prepare(self) -> None:
         _, count, rows, _ = self.matrices.shape
-        # every entry of D is a sum of ``count`` products, and an error of D counts twice in D* D
-        self.error = self.scale * (4 * gamma(count + 16) + 4 * TRIG_ERROR + 2 * gamma(rows + 16))
+        # the parts of an entry of D are sums of ``count`` products, and an error of D counts twice in D* D
+        product = product_error(rows, complex_entries=True)
+        self.error = self.scale * (4 * gamma(count + 16) + 4 * TRIG_ERROR + 2 * product)
 
     @property
     def evaluation_cost(self) -> float:

@@ -2,7 +2,14 @@
 
 Notation as in Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 3 and 10: u = 2^-53 is the unit
 roundoff and gamma_n = n u / (1 - n u) bounds the relative error of an inner product of length n in any order of
-summation, with or without fused multiply-add. A complex product is four real ones; sqrt(2) gamma_{n+2} covers it.
+summation, with or without fused multiply-add.
+
+The real part of a complex inner product of length n is a sum of 2 n real products in some order, and so is the imaginary part: each is
+off by at most gamma_{2n} times the sum of the absolute values of its products, p_k = |Re a_k Re b_k| + |Im a_k Im b_k| and
+q_k = |Re a_k Im b_k| + |Im a_k Re b_k|. As p_k^2 + q_k^2 <= 2 |a_k|^2 |b_k|^2, the error is at most sqrt(2) gamma_{2n} sum_k |a_k| |b_k|.
+
+All of this is said of products that are sums of products of entries. Strassen's algorithm, products of complex matrices by three real ones
+(gemm3m) and emulation by integers are not, and are excluded (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -47,7 +54,7 @@ def product_error(inner: int, *, complex_entries: bool) -> float:
 
     Two more terms than the textbook bound cover underflow of entries scaled to at most 1.
     """
-    return (math.sqrt(2) * gamma(inner + 4) if complex_entries else gamma(inner + 2)) * (1 + 2**-40)
+    return (math.sqrt(2) * gamma(2 * inner + 2) if complex_entries else gamma(inner + 2)) * (1 + 2**-40)
 
 
 def on_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
