@@ -122,7 +122,7 @@ def add_scaled(node: Node, _settings: Settings) -> Effect:
         if bool((scale == 0).any()):
             return Effect.unsupported("division by a constant that holds a zero")
         scale = scale.reciprocal()
-    own = {"self": root(repeats(node["self"], node.output))}
+    own: dict[str, Bracket | float] = {"self": root(repeats(node["self"], node.output))}
     return _scaled(node, {varying: scale}, own, Bracket.exact(abs(number(node, "value"))))
 
 
