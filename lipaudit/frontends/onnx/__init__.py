@@ -19,6 +19,7 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     einsum,
     elementwise,
     indexing,
+    ml,
     movement,
     normalization,
     pooling,
@@ -31,6 +32,7 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
 from lipaudit.frontends.onnx.file import read_model
 from lipaudit.frontends.onnx.inputs import GraphInput, batch_of, free_inputs, graph_inputs, hold, resolve_inputs
 from lipaudit.frontends.onnx.network import OnnxNetwork, build_network
+from lipaudit.frontends.onnx.outputs import real_outputs
 from lipaudit.frontends.onnx.parity import check_parity
 from lipaudit.frontends.onnx.prepare import prepare
 from lipaudit.frontends.shapes import Shape
@@ -55,7 +57,7 @@ def load_onnx(
 
 
 def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed) -> LoadedModel:
-    original = read_model(path)
+    original, remarks = real_outputs(read_model(path))
     every = graph_inputs(original)
     inputs = free_inputs(every, fixed)
     requested = {name: shape for name, shape in (asked or {}).items() if name not in fixed}
@@ -76,7 +78,7 @@ def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed
         shapes, held = resolve_inputs(inputs, requested, whole=True), hold(every, fixed, asked)
         module, agreement = _converted(path, original, model, inputs, shapes, held, 1)
         notes = [agreement]
-    notes += _without_a_batch(shapes)
+    notes += [*_without_a_batch(shapes), *remarks]
     return LoadedModel(
         module=module,
         spec=spec,

@@ -53,7 +53,7 @@ def check_parity(
     generator = np.random.default_rng(0)
     draws = [_samples(generator, inputs, shapes, batch, scale) for scale in _SCALES]
     groups = [()] if batch > 1 else comparison.groups(draws[0])
-    judge = Judge(path, model, chain(*groups))
+    judge = Judge(path, model, chain(*groups, comparison.outputs))
     constants = {name: to_numpy(_of_samples(tensor, batch)) for name, tensor in (held or {}).items()}
     for samples in draws:
         feeds = {entry.name: to_numpy(sample) for entry, sample in zip(inputs, samples, strict=True)} | constants

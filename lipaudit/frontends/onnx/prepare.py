@@ -9,6 +9,7 @@ import onnx
 from onnx import inliner, version_converter
 
 from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.onnx.ml import without_idle_normalizers
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, find_converter, operator_name
 
 _OLDEST_OPSET = 9
@@ -16,7 +17,7 @@ _OLDEST_OPSET = 9
 
 def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     """Convert old opsets up, inline local functions and those standard operators that are known only by their definition."""
-    model = inline_functions(model)
+    model = without_idle_normalizers(inline_functions(model))
     opset = standard_opset(model)
     if 0 < opset < _OLDEST_OPSET:
         model, opset = _convert_up(model, opset), _OLDEST_OPSET

@@ -28,6 +28,15 @@ _MICROSOFT = {
     ("QLinearAveragePool", "QLinearGlobalAveragePool", "QGemm", "QAttention", "DynamicQuantizeMatMul"): _QUANTISED,
     ("MatMulIntegerToFloat", "QuantizeLinear", "DequantizeLinear"): _QUANTISED,
 }
+_STEPS = "it is constant but for jumps, so that it has no Lipschitz constant; cut the graph in front of it"
+_MACHINE_LEARNING = {
+    ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "Binarizer"): _STEPS,
+    ("OneHotEncoder", "LabelEncoder", "CategoryMapper", "CastMap", "DictVectorizer"): (
+        "it looks labels up; a function of labels has no Lipschitz constant"
+    ),
+    ("SVMClassifier", "SVMRegressor"): "support vector machines are not supported",
+    ("ZipMap",): "its map of labels is read by another operator; maps are supported as outputs of the file only",
+}
 _BLOCKS = {
     ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "Upsample"): _LAYOUT,
     ("ReorderInput", "ReorderOutput"): _LAYOUT,
@@ -41,6 +50,12 @@ def _refusal(reason: str) -> Converter:
     return refuse
 
 
-for _domain, _table in (("", _STANDARD), ("com.microsoft", _MICROSOFT), ("com.microsoft.nchwc", _BLOCKS)):
+_DOMAINS = {
+    "": _STANDARD,
+    "com.microsoft": _MICROSOFT,
+    "com.microsoft.nchwc": _BLOCKS,
+    "ai.onnx.ml": _MACHINE_LEARNING,
+}
+for _domain, _table in _DOMAINS.items():
     for _names, _reason in _table.items():
         converter(*_names, domain=_domain)(_refusal(_reason))
