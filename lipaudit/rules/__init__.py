@@ -7,6 +7,7 @@ from lipaudit.rules import (
     bivariate,
     distances,
     fourier,
+    gated,
     joining,
     linear,
     movement,
@@ -28,6 +29,7 @@ from lipaudit.rules import (
     steep,
     steps,
     uncaptured,
+    variance,
 )
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "bivariate",
     "distances",
     "fourier",
+    "gated",
     "joining",
     "linear",
     "movement",
@@ -58,4 +61,5 @@ __all__ = [
     "steep",
     "steps",
     "uncaptured",
+    "variance",
 ]

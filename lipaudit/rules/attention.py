@@ -4,10 +4,11 @@ With p the weights of one query, o = sum_j p_j v_j its output and rho_v, rho_k b
 fixed vectors (softmax ignores a shift of all keys, the weights add up to 1):
 
 - in q: d o = s Cov_p(v, k) d q, of norm at most s rho_v rho_k; the queries do not mix, so that this holds for all of them;
-- in k: d o_i = s sum_j p_ij (v_j - o_i) (q_i . d k_j); by Cauchy-Schwarz with the weights p_ij and sum_j p_ij
-  ||v_j - o_i||^2 <= rho_v^2 the sum of squares over i is at most s^2 rho_v^2 sum_ij p_ij (q_i . d k_j)^2, so that the norm is at
-  most s ||Q||_F rho_v <= s sqrt(n) R_q rho_v;
-- in an additive bias: d o = sum_j p_j (v_j - o) d b_j, of norm at most rho_v per query;
+- in an additive bias: d o = sum_j p_j (v_j - o) d b_j = Cov_p(v, d b), of norm at most rho_v / sqrt(2) per query. For a unit
+  vector u the entry Cov_p(u . v, t) is at most sqrt(Var_p(u . v) Var_p(t)) with Var_p(u . v) <= rho_v^2, and a variance is at most
+  a quarter of the squared range (Popoviciu 1935): Var_p(t) <= (max t - min t)^2 / 4 <= (max t^2 + min t^2) / 2 <= ||t||^2 / 2;
+- in k: d o_i = Cov_p(v, t_i) for t_ij = s q_i . d k_j, and sum_ij t_ij^2 = s^2 ||Q dK^T||_F^2 <= s^2 ||Q||^2 ||dK||_F^2, so that the
+  norm is at most s ||Q|| rho_v / sqrt(2) <= s ||Q||_F rho_v / sqrt(2);
 - in v: the matrix of weights has rows that sum to 1, ||P|| <= sqrt(||P||_1 ||P||_inf) <= sqrt(n).
 
 Heads are blocks of a block-diagonal map: the largest counts; heads that share an operand multiply its constant by the root of
@@ -32,11 +33,12 @@ ATTENTION = (
     "dot-product attention: its slope grows with the queries, keys and values; no finite constant holds over all inputs"
 )
 _OPERANDS = ("query", "key", "value")
+_ROOT_HALF = rounded(math.sqrt(0.5))
 
 
 @rule(
     "aten.scaled_dot_product_attention.default",
-    formula="unbounded; s R_k R_v in q, s |Q|_F R_v in k, sqrt(n) in v, R_v in a bias, where the rows are bounded by R",
+    formula="unbounded; s R_k R_v in q, s |Q|_F R_v / sqrt(2) in k, sqrt(n) in v, R_v / sqrt(2) in a bias, where the rows are bounded by R",
     source="softmax(s Q K^T) V is not globally Lipschitz (Kim, Papamakarios, Mnih, ICML 2021)",
     where_bounded=True,
 )
@@ -78,9 +80,9 @@ def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
     keys, values = _around_mean(key)[0], _around_mean(value)[0]
     factors = {
         "query": stretch * keys * values,
-        "key": stretch * query.size((-2, -1)) * values,
+        "key": stretch * query.size((-2, -1)) * values * _ROOT_HALF,
         "value": root(query.shape[-2]),
-        "attn_mask": values,
+        "attn_mask": values * _ROOT_HALF,
     }
     return Effect.stretch(
         *(factor * root(_copies(node, name)) for name, factor in factors.items() if count_refs(node.get(name)))

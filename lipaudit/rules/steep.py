@@ -1,8 +1,7 @@
 """Functions whose slope has no bound over all inputs, but has one where their operand is bounded.
 
 On an interval [low, high] that holds every entry the constant of an element-wise function is the supremum of |f'| on that
-interval (mean value theorem); powers, exponentials, roots, logarithms. A variance is quadratic, a gated linear unit is a
-product of the two halves of its input.
+interval (mean value theorem): powers, exponentials, roots, logarithms.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from collections.abc import Callable
 
 from lipaudit.graph.node import Node
 from lipaudit.rules.magnitudes import Magnitude
-from lipaudit.rules.operands import count_refs, data, number, rounded, stretch
-from lipaudit.rules.reduction import degrees_lost
+from lipaudit.rules.operands import number, stretch
 from lipaudit.rules.registry import Effect, Settings, rule
-from lipaudit.rules.spreads import reduced_axes
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 
@@ -97,48 +94,3 @@ def power(node: Node, _settings: Settings) -> Effect:
 def exponentiation(_node: Node, _settings: Settings) -> Effect:
     """Powers with a tensor of exponents."""
     return Effect.unbounded("a power with a tensor of exponents has no finite slope bound over all inputs")
-
-
-@rule(
-    "aten.var.default", "aten.var.dim", "aten.var.correction",
-    "aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction",
-    formula="unbounded; 2 ||x|| / (m - correction) where the m entries are bounded",
-    source="a quadratic form; its gradient is 2 (x - mean) / (m - correction)",
-    where_bounded=True,
-)  # fmt: skip
-def variance(node: Node, _settings: Settings) -> Effect:
-    """The variance is quadratic: its gradient grows with the input."""
-    shape = data(node, "self").shape
-    axes = reduced_axes(node, len(shape))
-    count = math.prod(shape[a] for a in axes)
-    correction = degrees_lost(node)
-    if count <= correction:
-        return Effect.unsupported(f"a variance over {count} entries with correction {correction:g} is not defined")
-
-    def given(operands: tuple[Magnitude, ...]) -> Effect:
-        gradient = operands[0].size(axes) * rounded(2 / (count - correction))
-        if "var_mean" in node.op:  # both outputs, each with its own constant; the mean has 1 / sqrt(m)
-            gradient = Bracket.maximum([gradient, rounded(1 / math.sqrt(count))])
-        return Effect.stretch(gradient)
-
-    return Effect.where_bounded(
-        "a variance is quadratic in its input; the standard deviation would have a finite constant", given
-    )
-
-
-@rule(
-    "aten.glu.default",
-    formula="unbounded; sqrt(1 + (max|a| / 4)^2) where the half a that is gated is bounded",
-    source="d(a s(b)) = s(b) da + a s'(b) db with s <= 1, s' <= 1/4",
-    where_bounded=True,
-)
-def glu(node: Node, _settings: Settings) -> Effect:
-    """a sigmoid(b) for the two halves a, b of the input along an axis."""
-    reason = (
-        "glu multiplies one half of its input by the sigmoid of the other: no finite constant holds over all inputs"
-    )
-
-    def given(operands: tuple[Magnitude, ...]) -> Effect:
-        return Effect.stretch(Bracket.root_sum_squares([Bracket.exact(1.0), operands[0].largest * Bracket.exact(0.25)]))
-
-    return Effect.where_bounded(reason, given) if count_refs(node["self"]) else Effect.unsupported("glu of a constant")
