@@ -326,6 +326,27 @@ CASES = [
         "RotaryEmbedding", (1, 2, 5, 8), (_f(1, 5, 2), _f(1, 5, 2)), 23, {"rotary_embedding_dim": 4, "interleaved": 1}
     ),
     Case("RotaryEmbedding", (1, 5, 8), (_f(1, 5, 2), _f(1, 5, 2)), 23, {"num_heads": 2}),
+    # Fourier transforms
+    *(
+        Case("DFT", shape, () if n is None else (np.int64(n),), 17, {"axis": 1, "inverse": inverse, "onesided": half})
+        for shape, inverse, half in (
+            ((1, 6, 1), 0, 0),
+            ((1, 6, 1), 0, 1),
+            ((1, 6, 1), 1, 0),
+            ((1, 6, 2), 0, 0),
+            ((1, 6, 2), 1, 0),
+            ((1, 5, 2), 1, 1),
+        )
+        for n in (None, 8)
+    ),
+    Case("DFT", (1, 3, 6, 1), (np.int64(4),), attributes={"axis": -2}),
+    Case("DFT", (1, 3, 6, 2), (None, np.int64(1)), 20),
+    Case("DFT", (1, 3, 6, 1), (), 20, {"onesided": 1}),
+    *(
+        Case("STFT", (1, 12, last), (np.int64(3), *rest), attributes={"onesided": half})
+        for last, half in ((1, 1), (1, 0), (2, 0))
+        for rest in ((_f(4),), (None, np.int64(5)), (_f(5), np.int64(5)))
+    ),
     # before opset 9
     Case("Upsample", (1, 2, 5, 4), (), 8, {"mode": "linear", "scales": [1.0, 1.0, 2.0, 2.0]}),
     Case("Upsample", (1, 2, 5, 4), (), 7, {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 2.0]}),
@@ -403,7 +424,31 @@ CONTRIB = [
     _contrib("MultiHeadAttention", "x", "k", "k", _f(24), None, _f(1, 2, 5, 7), more={"k": (1, 7, 8)}, num_heads=2),
 ]
 
+
+def _bits(bits: int, width: int = 40, rows: int = 3, block: int = 16, zeros: bool = False, **attributes: Any) -> Case:
+    blocks = -(-width // block)
+    random = np.random.default_rng(bits)
+    packed = random.integers(0, 256, (rows, blocks, block * bits // 8), dtype=np.uint8)
+    points = random.integers(0, 256, (rows, -(-blocks * bits // 8)), dtype=np.uint8) if zeros else None
+    operands = ["x", packed, _f(rows, blocks), points, None, _f(rows) if zeros else None]
+    while operands[-1] is None:
+        operands.pop()
+    return _contrib(
+        "MatMulNBits", *operands, shape=(1, 2, width), K=width, N=rows, bits=bits, block_size=block, **attributes
+    )
+
+
+BLOCK_QUANTISED = [_bits(bits, zeros=zeros) for bits in (2, 4, 8) for zeros in (False, True)]
+BLOCK_QUANTISED += [_bits(4, 64, 5, 32, True), _bits(4, 16)]
+CONTRIB += BLOCK_QUANTISED
+
 REFUSED = [
+    (_bits(4, accuracy_level=4), "rounded to integers"),
+    (Case("DFT", (1, 6, 3)), "last axis of 3"),
+    (Case("DFT", (1, 6, 2), (None, np.int64(-1)), 20), "its axis is the last one"),
+    (Case("DFT", (1, 6, 2), attributes={"onesided": 1}), "one-sided transform of complex"),
+    (Case("STFT", (1, 6, 2), (np.int64(2), _f(4))), "one-sided transform of complex"),
+    (Case("STFT", (1, 6, 1), (np.int64(0), _f(4))), "do not fit"),
     (Case("QuantizeLinear", constants=(np.float32(0.1), np.uint8(3))), "QuantizeLinear"),
     (Case("Conv", constants=(_f(5, 4, 3, 3),), attributes={"auto_pad": "NONSENSE"}), "auto_pad"),
     (Case("BatchNormalization", constants=(_f(4),) * 4, opset=15, attributes={"training_mode": 1}), "training mode"),

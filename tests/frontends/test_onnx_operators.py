@@ -1,6 +1,8 @@
 import contextlib
+import itertools
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import onnx
@@ -13,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from lipaudit import frontends
 from lipaudit.errors import RegistryError
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, converter
-from tests.frontends.onnx_cases import ATTENTION, CASES, CONTRIB, REFUSED, graph_model
+from tests.frontends.onnx_cases import ATTENTION, BLOCK_QUANTISED, CASES, CONTRIB, REFUSED, graph_model
 
 
 def _load(model, tmp_path, **options):
@@ -93,6 +95,22 @@ def test_operator_can_be_captured(case, tmp_path):
         program = torch.export.export(loaded.module, x, strict=False).run_decompositions({})
         for ours, theirs in zip(_tuple(program.module()(*x)), _tuple(loaded.module(*x)), strict=True):
             assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("case", BLOCK_QUANTISED, ids=str)
+def test_weights_of_few_bits_are_exact(case, tmp_path):
+    """Every weight against (q - z) s in rational arithmetic, bit by bit."""
+    bits, width, block = (case.attributes[name] for name in ("bits", "K", "block_size"))
+    weight = _load(case.model(), tmp_path).module.get_submodule("the_node").layer.weight
+    _, packed, scales, *rest = case.operands
+
+    def number(row, k):
+        return sum(int(row[(k * bits + i) // 8]) >> ((k * bits + i) % 8) & 1 and 1 << i for i in range(bits))
+
+    for n, k in itertools.product(range(len(weight)), range(width)):
+        zero = number(rest[0][n], k // block) if rest else 2 ** (bits - 1)
+        q = number(packed[n].reshape(-1), k)
+        assert Fraction(weight[n, k].item()) == (q - zero) * Fraction(scales[n, k // block].item())
 
 
 @pytest.mark.parametrize("case", ATTENTION, ids=str)

@@ -14,10 +14,12 @@ from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     attention,
+    block_quantised,
     contrib,
     convolution,
     einsum,
     elementwise,
+    fourier,
     indexing,
     ml,
     movement,
