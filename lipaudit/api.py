@@ -24,6 +24,7 @@ from lipaudit.frontends.domains import (
     resolve_domain,
 )
 from lipaudit.frontends.methods import OURS, find_compared, find_requested, requested_norms
+from lipaudit.frontends.module import Network
 from lipaudit.graph.placeholders import has_values
 from lipaudit.network.comparison import compare_methods
 from lipaudit.network.domain import GLOBAL, Domain
@@ -67,7 +68,7 @@ from lipaudit.wording import names_arguments
 
 @names_arguments
 def audit(
-    model: nn.Module | str,
+    model: Network | str,
     input_shape: InputShape | None = None,
     *,
     fix: Mapping[str, object] | None = None,
@@ -98,7 +99,8 @@ def audit(
     best ``numerical``, and often an ``estimate``, which is no bound.
 
     Args:
-        model: an ``nn.Module`` or what a user would type: ``"resnet50"``, ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
+        model: an ``nn.Module`` (of TorchScript, too), an ``ExportedProgram``, or what a user would type: ``"resnet50"``,
+            ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
         input_shape: (3, 224, 224) for an image, or 224 where the model has a size of its own; a mapping from input names to
             full shapes with a batch axis of 1, taken literally; or the text that ``--input`` takes. Default: the model's own.
         fix: inputs that are held, with their values: tensors, arrays, numbers, None, or the text that ``--fix`` takes. They are
@@ -233,7 +235,7 @@ def audit(
 
 @names_arguments
 def compare(
-    model: nn.Module | str,
+    model: Network | str,
     input_shape: InputShape | None = None,
     *,
     methods: str | Sequence[str] | None = None,

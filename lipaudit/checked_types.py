@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 
 from lipaudit.errors import UsageError
 
@@ -19,9 +20,10 @@ def check_model(model: object) -> None:
         raise UsageError(
             "model is a mapping, such as a state dict: load it into its network and pass that, or save it and name its file with arch"
         )
-    if not isinstance(model, nn.Module | str):
+    if not isinstance(model, nn.Module | ExportedProgram | str):
         raise UsageError(
-            f"model is {_kind(model)}: pass an nn.Module, or what the command line takes, such as 'resnet50' or 'model.onnx'"
+            f"model is {_kind(model)}: pass an nn.Module or an ExportedProgram, or what the command line takes, such as 'resnet50' or "
+            "'model.onnx'"
         )
 
 

@@ -25,7 +25,7 @@ from lipaudit.errors import (
 )
 from lipaudit.frontends import LoadedModel, load
 from lipaudit.frontends.fixed import describe, read_fixed
-from lipaudit.frontends.module import wrap_module
+from lipaudit.frontends.module import Network, wrap_module
 from lipaudit.frontends.spec import Kind, parse_input, parse_spec
 from lipaudit.graph.capture import capture
 from lipaudit.graph.decomposition import decompose
@@ -86,7 +86,7 @@ def check_settings(tol: float, device: str, seed: int) -> None:
         raise DeviceUnavailableError("no CUDA device is available here; use --device cpu")
 
 
-def check_weights(model: nn.Module | str, weights: str | None) -> None:
+def check_weights(model: Network | str, weights: str | None) -> None:
     """Refuse random weights for what makes its own."""
     if weights == "random" and isinstance(model, str) and parse_spec(model).kind is Kind.FACTORY:
         raise UsageError(
@@ -101,7 +101,7 @@ def is_number(value: object) -> bool:
 
 
 def open_model(
-    model: nn.Module | str,
+    model: Network | str,
     input_shape: InputShape | None,
     weights: str | None,
     arch: str | None,
@@ -115,7 +115,7 @@ def open_model(
 
 
 def _opened(
-    model: nn.Module | str,
+    model: Network | str,
     shapes: dict[str, tuple[int, ...]] | None,
     weights: str | None,
     arch: str | None,

@@ -119,8 +119,8 @@ def cli() -> None:
     Certified upper bounds of the l2 Lipschitz constant, layer by layer and for the whole network. `lipaudit MODEL...`
     is short for `lipaudit audit MODEL...`.
 
-    MODEL is a file (.onnx; .pt2; .pt, .pth or .safetensors with --arch NAME), a torchvision or timm name (resnet50,
-    torchvision:resnet50@IMAGENET1K_V2, timm:resnet18.a1_in1k; wildcards as in 'timm:resnet18.*'), or
+    MODEL is a file (.onnx; .pt2; TorchScript; .pt, .pth, .bin, .ckpt or .safetensors with --arch NAME), a torchvision or timm name
+    (resnet50, torchvision:resnet50@IMAGENET1K_V2, timm:resnet18.a1_in1k, hf-hub:OWNER/NAME; wildcards as in 'timm:resnet18.*'), or
     package.module:factory.
     """
 

@@ -1,9 +1,9 @@
 """State dicts: reading one without executing anything, and putting it into a module.
 
 A checkpoint is read with ``torch.load(weights_only=True)`` or by safetensors, never otherwise: what needs code to load is
-refused. Around the tensors the first of these containers is opened that is there, in this order: ``state_dict``,
-``model_state_dict``, ``model``, ``net``, ``network``, ``params``, ``state_dict_ema``, ``model_ema``. The prefixes
-``module.`` (data parallel) and ``_orig_mod.`` (compiled) are taken off where every name has them.
+refused. Around the tensors the first of the containers of :data:`CONTAINERS` is opened that is there, in this order. The prefixes
+``module.`` (data parallel) and ``_orig_mod.`` (compiled) are taken off where every name has them. Where a trainer keeps its network in an
+attribute (``model.``, ``net.``), what lies under the one prefix that fits the architecture is taken.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from torch import nn
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import existing_file
 
-CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params", "state_dict_ema", "model_ema")
+# averaged weights come last: a file that has both is audited by the plain ones
+CONTAINERS = (
+    *("state_dict", "model_state_dict", "model_state", "model", "net", "network", "weights", "params"),
+    *("state_dict_ema", "model_ema", "params_ema", "ema_state_dict", "ema"),
+)
 PREFIXES = ("module.", "_orig_mod.")
+# where a network that is there several times (averaged weights, a teacher) is taken from
+_ATTRIBUTES = ("model.", "net.", "network.")
 StateDict = dict[str, torch.Tensor]
 
 
@@ -56,7 +62,7 @@ def _read_pickle(path: Path) -> object:
         if any("/code/" in name or name.endswith("/constants.pkl") for name in names):
             raise ModelLoadError(
                 f"{path} is a TorchScript archive, which is a program: export the model with torch.onnx.export or "
-                "torch.export.save, or save its state_dict() and name --arch"
+                "torch.export.save, audit it as it is (without --arch), or save its state_dict()"
             )
         if any(name.endswith(("/archive_format", "serialized_exported_program.json")) for name in names):
             raise ModelLoadError(f"{path} is an exported program, not a state dict: give the file the suffix .pt2")
@@ -129,7 +135,7 @@ def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) 
     and for values that the module's own type cannot hold exactly (imaginary parts, large integers).
     """
     expected = module.state_dict()
-    state = _match_prefix(state, expected)
+    state = _match_prefix(state, expected, path)
     for name, value in state.items():
         if value.is_quantized or value.is_nested or value.layout != torch.strided or value.device.type == "meta":
             raise ModelLoadError(
@@ -186,12 +192,26 @@ def _holds_exactly(value: torch.Tensor, dtype: torch.dtype) -> bool:
     return bool(value.to(dtype).tolist() == value.tolist())
 
 
-def _match_prefix(state: StateDict, expected: Mapping[str, object]) -> StateDict:
-    """Where the module itself has a child named like a stripped prefix, put the prefix back."""
+def _match_prefix(state: StateDict, expected: Mapping[str, object], path: str) -> StateDict:
+    """The tensors under the prefix that the architecture's names have in the file.
+
+    Where the module itself has a child named like a stripped prefix, the prefix is put back. Raises :class:`ModelLoadError` where
+    several networks of this architecture are in the file and none of them has a usual name.
+    """
+    names = [name for name in expected if not name.endswith("num_batches_tracked")]
+    if not names or any(name in state for name in names):
+        return state
     for prefix in PREFIXES:
-        if expected and all(name.startswith(prefix) for name in expected) and not any(n in expected for n in state):
+        if all(name.startswith(prefix) for name in expected):
             return {prefix + name: value for name, value in state.items()}
-    return state
+    ends = sorted({name.removesuffix(names[0]) for name in state if name.endswith(f".{names[0]}")})
+    fitting = [prefix for prefix in ends if all(prefix + name in state for name in names)]
+    usual = [prefix for prefix in _ATTRIBUTES if prefix in fitting] or fitting
+    if len(fitting) > 1 and usual is fitting:
+        raise ModelLoadError(
+            f"{path} holds {len(fitting)} networks of this architecture, under {' and '.join(fitting[:3])}: save the one to audit alone"
+        )
+    return {n.removeprefix(p): value for p in usual[:1] for n, value in state.items() if n.startswith(p)} or state
 
 
 def _listing(names: list[str], what: str) -> str:

@@ -20,7 +20,7 @@ def existing_file(text: str) -> Path:
         raise ModelNotFoundError(f"{text[:200]} is not the path of a file ({reason}): check the path") from error
     if path.is_dir():
         raise ModelLoadError(
-            f"{text} is a directory: name one model file in it (.onnx, .pt2, .pt, .pth, .th or .safetensors)"
+            f"{text} is a directory: name one model file in it (.onnx, .pt2, .ts, .pt, .pth, .bin, .ckpt or .safetensors)"
         )
     if not path.is_file():
         raise ModelLoadError(f"{text} is not a regular file")

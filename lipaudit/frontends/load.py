@@ -14,8 +14,16 @@ from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape
-from lipaudit.frontends.spec import CHECKPOINT_SUFFIXES, FILE_SUFFIXES, Kind, ModelSpec, parse_spec
+from lipaudit.frontends.spec import (
+    CHECKPOINT_SUFFIXES,
+    FILE_SUFFIXES,
+    TORCHSCRIPT_SUFFIXES,
+    Kind,
+    ModelSpec,
+    parse_spec,
+)
 from lipaudit.frontends.timm import load_timm
+from lipaudit.frontends.torchscript_check import is_torchscript
 from lipaudit.frontends.torchvision import load_torchvision
 
 
@@ -118,6 +126,12 @@ def _load_file(
         raise UsageError(
             f"{spec.text} holds its own weights: --weights is for architectures that are named, not for files"
         )
+    if spec.suffix in (*TORCHSCRIPT_SUFFIXES, *CHECKPOINT_SUFFIXES) and arch is None and is_torchscript(path):
+        from lipaudit.frontends.torchscript import load_torchscript
+
+        return load_torchscript(path, spec=spec.text, input_shapes=input_shapes, fixed=fixed)
+    if spec.suffix in TORCHSCRIPT_SUFFIXES:
+        raise ModelLoadError(f"{path} is no TorchScript archive, which torch.jit.save writes: fetch or export it again")
     if spec.suffix in CHECKPOINT_SUFFIXES:
         if arch is None:
             raise UsageError(

@@ -73,7 +73,7 @@ def load_program(
     :class:`UsageError` for sizes that the program does not accept.
     """
     tensors, constants, order = _arguments(program, spec)
-    _check_evaluation(program.graph.nodes, spec)
+    check_evaluation(program.graph.nodes, spec)
     for name in fixed:
         if name not in tensors:
             raise UsageError(f"the model has no input named {name!r}; its inputs are {', '.join(map(repr, tensors))}")
@@ -173,7 +173,7 @@ def _text(axes: Iterable[int | str]) -> str:
     return "x".join(map(str, axes))
 
 
-def _check_evaluation(nodes: Iterable[torch.fx.Node], spec: str) -> None:
+def check_evaluation(nodes: Iterable[torch.fx.Node], spec: str) -> None:
     """Refuse a program whose batch norms or dropouts were exported in training mode."""
     for node in nodes:
         if node.op != "call_function" or not any(word in str(node.target) for word in _TRAINING_OPERATORS):

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from lipaudit.errors import ModelLoadError, ModelNotFoundError
 from lipaudit.frontends import timm, torchvision
-from lipaudit.frontends.spec import FILE_SUFFIXES, Kind, ModelSpec, parse_spec
+from lipaudit.frontends.spec import FILE_SUFFIXES, HUB, Kind, ModelSpec, parse_spec
 
 
 def find(spec: ModelSpec) -> Kind:
@@ -21,6 +21,8 @@ def find(spec: ModelSpec) -> Kind:
     architecture = spec.name.partition(".")[0]
     if spec.kind in (Kind.NAME, Kind.TORCHVISION) and model_name in torchvision.names():
         return Kind.TORCHVISION
+    if spec.kind is Kind.TIMM and spec.name.startswith(HUB):
+        return Kind.TIMM
     if spec.kind in (Kind.NAME, Kind.TIMM) and timm.has(architecture):
         return Kind.TIMM
     if spec.kind is Kind.NAME and os.path.exists(spec.name):

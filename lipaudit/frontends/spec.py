@@ -3,7 +3,8 @@
 Grammar of a model specification::
 
     torchvision:NAME[@TAG]     timm:NAME[.TAG]     NAME[@TAG]       a name of a registry, torchvision's first
-    path/to/file.SUFFIX                                             .onnx .pt2 .pt .pth .th .safetensors
+    hf-hub:OWNER/NAME                                               a repository of the Hugging Face hub that timm can read
+    path/to/file.SUFFIX                                             .onnx .pt2 .ts; .pt .pth .th .bin .ckpt .safetensors
     package.module:factory                                          Python code that the user owns
 """
 
@@ -16,9 +17,12 @@ from enum import StrEnum
 
 from lipaudit.errors import UsageError
 
-CHECKPOINT_SUFFIXES = (".pt", ".pth", ".th", ".safetensors")
-FILE_SUFFIXES = (".onnx", ".pt2", *CHECKPOINT_SUFFIXES)
+CHECKPOINT_SUFFIXES = (".pt", ".pth", ".th", ".bin", ".ckpt", ".safetensors")
+TORCHSCRIPT_SUFFIXES = (".ts", ".torchscript")
+FILE_SUFFIXES = (".onnx", ".pt2", *TORCHSCRIPT_SUFFIXES, *CHECKPOINT_SUFFIXES)
+HUB = "hf-hub:"
 _REGISTRIES = ("torchvision", "timm")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -66,6 +70,13 @@ def parse_spec(text: str) -> ModelSpec:
         raise UsageError(
             "the model specification is empty: name a file, a model such as resnet50, or package.module:factory"
         )
+    hub = stripped.removeprefix("timm:").replace("hf_hub:", HUB, 1)
+    if hub.startswith(HUB):
+        if not _REPOSITORY.fullmatch(hub.removeprefix(HUB)):
+            raise UsageError(
+                f"{text!r} names no repository of the hub: write hf-hub:OWNER/NAME, or hf-hub:OWNER/NAME@REVISION"
+            )
+        return ModelSpec(Kind.TIMM, hub, text)
     prefix, colon, rest = stripped.partition(":")
     if colon and prefix in _REGISTRIES:
         if not rest:

@@ -19,6 +19,7 @@ from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.frontends.shapes import Shape
+from lipaudit.frontends.spec import HUB
 
 
 def names(tags: bool = False) -> list[str]:
@@ -43,7 +44,10 @@ def load_timm(
     on the meta device. Raises :class:`UsageError` for an unknown
     tag and :class:`WeightsUnavailableError` where the architecture has no weights or they cannot be fetched.
     """
-    _check_tag(name)
+    if not name.startswith(HUB):
+        _check_tag(name)
+    if name.startswith(HUB) or (weights is None and not structure):
+        _check_reachable(name, spec)
     notes: tuple[str, ...] = ()
     dtype = torch.float32
     if structure:
@@ -51,7 +55,6 @@ def load_timm(
             module = _build(name, spec, pretrained=False)
         origin = "not read"
     elif weights is None:
-        _check_reachable(name, spec)
         module = _build(name, spec, pretrained=True)
         origin = str(_configuration(module).get("tag") or "pretrained")
     else:
@@ -116,7 +119,9 @@ def _build(name: str, spec: str, pretrained: bool) -> nn.Module:
         try:
             module: nn.Module = timm.create_model(name, pretrained=pretrained)
         except (OSError, RuntimeError) as error:
-            if not pretrained:
+            if not pretrained and not name.startswith(
+                HUB
+            ):  # a repository of the hub says itself what its architecture is
                 raise
             raise _unavailable(spec, str(error)) from error
     return module
@@ -127,16 +132,21 @@ def _check_reachable(name: str, spec: str) -> None:
     import timm
     from huggingface_hub import constants, try_to_load_from_cache
 
-    configuration = timm.get_pretrained_cfg(name)
-    repository = getattr(configuration, "hf_hub_id", None)
-    if configuration is None or not (repository or configuration.url or configuration.file):
-        raise _unavailable(spec, "timm publishes none for this architecture")
+    files = ["model.safetensors", "pytorch_model.bin"]
+    revision = None
+    if name.startswith(HUB):
+        identifier, _, revision = name.removeprefix(HUB).partition("@")
+        repository: str | None = identifier
+        files = ["config.json"]
+    else:
+        configuration = timm.get_pretrained_cfg(name)
+        repository = getattr(configuration, "hf_hub_id", None)
+        if configuration is None or not (repository or configuration.url or configuration.file):
+            raise _unavailable(spec, "timm publishes none for this architecture")
+        files = [configuration.hf_hub_filename] if configuration.hf_hub_filename else files
     if repository is None or constants.HF_HUB_OFFLINE:
         return
-    files = (
-        [configuration.hf_hub_filename] if configuration.hf_hub_filename else ["model.safetensors", "pytorch_model.bin"]
-    )
-    if any(isinstance(try_to_load_from_cache(repository, file), str) for file in files):
+    if any(isinstance(try_to_load_from_cache(repository, file, revision=revision or None), str) for file in files):
         return
     if any(os.environ.get(v) for v in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return
@@ -148,6 +158,11 @@ def _check_reachable(name: str, spec: str) -> None:
 
 
 def _unavailable(spec: str, reason: str) -> WeightsUnavailableError:
+    if HUB in spec.replace("hf_hub:", HUB):
+        return WeightsUnavailableError(
+            f"{spec} cannot be fetched from the hub, or is no model of timm ({reason[:300]}): connect to the internet, or name its "
+            "architecture with --arch and a file of its weights"
+        )
     return WeightsUnavailableError(
         f"the pretrained weights of {spec} cannot be fetched ({reason}): connect to the internet, or give --weights FILE "
         "with a state dict, or --weights random for the weights that training starts from"

@@ -27,6 +27,8 @@ CONVOLUTIONS = {
     "aten.conv_transpose2d.input": 2,
     "aten.conv_transpose3d.input": 3,
     "aten.convolution.default": 0,
+    "aten._convolution.default": 0,  # what a trace of TorchScript records; its further arguments choose kernels of libraries
+    "aten._convolution.deprecated": 0,
 }
 
 

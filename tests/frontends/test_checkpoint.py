@@ -7,7 +7,7 @@ from torch import nn
 
 from lipaudit import frontends
 from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError
-from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
+from lipaudit.frontends.checkpoint import CONTAINERS, apply_state_dict, read_state_dict
 
 ARCH = "small_network:build"
 SOURCE = """
@@ -30,7 +30,7 @@ def _load(path):
     return frontends.load(str(path), arch=ARCH, input_shapes={"": (3, 8, 8)})
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".pth", ".th", ".safetensors"])
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".th", ".bin", ".ckpt", ".safetensors"])
 def test_state_dict_files(network, tmp_path, suffix):
     from safetensors.torch import save_file
 
@@ -47,14 +47,46 @@ def test_state_dict_files(network, tmp_path, suffix):
     assert len(loaded.file_sha256) == 64
 
 
-@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model", "state_dict_ema"])
-@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "module._orig_mod."])
+@pytest.mark.parametrize("key", CONTAINERS)
+@pytest.mark.parametrize(
+    "prefix", ["", "module.", "_orig_mod.", "module._orig_mod.", "model.", "net.", "module.model._orig_mod."]
+)
 def test_containers_and_prefixes(network, tmp_path, key, prefix):
     state = {prefix + name: value for name, value in network.state_dict().items()}
     torch.save({"epoch": 3, "optimizer": {"lr": 0.1}, key: state}, tmp_path / "w.pth")
     loaded = _load(tmp_path / "w.pth")
     x = torch.rand(1, 3, 8, 8)
     assert torch.equal(loaded.module(x), network(x))
+
+
+def test_a_lightning_checkpoint(network, tmp_path):
+    """As trainer.save_checkpoint writes it: the network under an attribute, beside a loss with weights and averaged weights."""
+    state = {f"model.{name}": value for name, value in network.state_dict().items()}
+    state |= {f"ema_model.{name}": torch.zeros_like(value) for name, value in network.state_dict().items()}
+    content = {
+        "epoch": 3,
+        "state_dict": state | {"criterion.weight": torch.ones(3)},
+        "loops": {},
+        "hyper_parameters": {"lr": 0.1},
+    }
+    torch.save(content, tmp_path / "last.ckpt")
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(_load(tmp_path / "last.ckpt").module(x), network(x))
+
+
+def test_two_networks_without_a_usual_name_are_refused(network, tmp_path):
+    state = {f"{who}.{name}": value for name, value in network.state_dict().items() for who in ("student", "teacher")}
+    torch.save(state, tmp_path / "w.pth")
+    with pytest.raises(ModelLoadError, match=r"2 networks of this architecture, under student\. and teacher\."):
+        _load(tmp_path / "w.pth")
+    del state["student.0.weight"]
+    torch.save(state, tmp_path / "w.pth")
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(_load(tmp_path / "w.pth").module(x), network(x))
+    state["teacher.3.weight"] = torch.ones(1)  # another layer: not this architecture
+    torch.save(state, tmp_path / "w.pth")
+    with pytest.raises(ModelLoadError, match="1 unexpected"):
+        _load(tmp_path / "w.pth")
 
 
 def test_the_documented_container_comes_first(network, tmp_path):

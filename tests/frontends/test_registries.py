@@ -1,3 +1,4 @@
+import json
 import shutil
 import socket
 import urllib.request
@@ -181,3 +182,50 @@ def test_regnets_compute_their_widths_and_are_built_with_values():
     loaded = frontends.load("torchvision:regnet_y_400mf", structure=True)
     assert not any(value.is_meta for value in _values(loaded.module))
     assert loaded.weights == "not read"
+
+
+@pytest.mark.parametrize("spec", ["hf-hub:someone/net", "timm:hf-hub:someone/net", "hf_hub:someone/net@v1"])
+def test_a_repository_of_the_hub(tmp_path, monkeypatch, spec):
+    """As timm's own ``save_for_hf`` writes it: a configuration and weights."""
+    import timm
+    from safetensors.torch import save_file
+    from timm.models import _hub
+
+    torch.manual_seed(3)
+    network = timm.create_model("test_resnet", num_classes=5).eval()
+    save_file(network.state_dict(), tmp_path / "model.safetensors")
+    settings = {
+        "architecture": "test_resnet",
+        "num_classes": 5,
+        "pretrained_cfg": {"input_size": [3, 32, 32], "num_classes": 5},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    asked = []
+
+    def download(repo_id, filename, revision=None, cache_dir=None, **_options):
+        asked.append((repo_id, filename, revision))
+        return str(tmp_path / filename)
+
+    monkeypatch.setattr(_hub, "hf_hub_download", download)
+    monkeypatch.setattr("lipaudit.frontends.timm._check_reachable", lambda name, spec: None)
+    loaded = frontends.load(spec)
+    x = torch.rand(1, 3, 32, 32)
+    assert torch.equal(loaded.module(x), network(x))
+    assert (loaded.input_shapes, loaded.source, loaded.spec) == ({"x": (1, 3, 32, 32)}, "timm", spec)
+    assert {(name, revision) for name, _, revision in asked} == {("someone/net", "v1" if "@" in spec else None)}
+
+
+def test_a_repository_that_cannot_be_reached_or_named(monkeypatch):
+    def fail(*_arguments):
+        raise OSError("no such host")
+
+    monkeypatch.setattr("socket.getaddrinfo", fail)
+    for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    for options in ({}, {"weights": "random"}, {"structure": True}):
+        with pytest.raises(WeightsUnavailableError, match="hf-hub:no-one/nothing cannot be fetched from the hub"):
+            frontends.load("hf-hub:no-one/nothing", **options)
+    for spec in ("hf-hub:", "hf-hub:name", "hf-hub:a/b/c", "timm:hf-hub:../x y"):
+        with pytest.raises(UsageError, match="hf-hub:OWNER/NAME"):
+            frontends.load(spec)

@@ -33,6 +33,14 @@ case("aten.conv_transpose2d.input", data(1, 2, 3, 4), _random(2, 2, 3, 2), None,
 case("aten.conv_transpose3d.input", data(1, 1, 2, 3, 2), _random(1, 2, 2, 2, 2), None, [2, 1, 2])
 case("aten.convolution.default", data(1, 2, 5), _random(2, 2, 3), None, [1], [1], [1], False, [0], 1)
 case("aten.convolution.default", data(1, 2, 5), _random(2, 2, 3), None, [2], [1], [1], True, [1], 1)
+# fmt: off
+for _name, _flags in (("default", 4), ("deprecated", 3)):
+    for _stride, _padding, _dilation, _transposed, _output, _groups in (
+        (2, 1, 2, False, 0, 2), (3, 0, 1, False, 0, 2), (2, 1, 1, True, 1, 1)
+    ):
+        case(f"aten._convolution.{_name}", data(1, 2 * _groups, 7), _random(2, 2, 3), None, [_stride], [_padding], [_dilation], _transposed,
+             [_output], _groups, *[_transposed] * _flags)
+# fmt: on
 unbounded("aten.conv2d.default", data(1, 1, 4, 4), data(1, 1, 3, 3), None, [1, 1], [1, 1], witness=(0.0, 1e4))
 
 case("aten.linear.default", data(1, 3, 4), _random(2, 4), _random(2))
