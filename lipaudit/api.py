@@ -27,6 +27,7 @@ from lipaudit.frontends.methods import OURS, find_compared, find_requested, requ
 from lipaudit.frontends.module import Network
 from lipaudit.graph.placeholders import has_values
 from lipaudit.network.comparison import compare_methods
+from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.extents import Extents
 from lipaudit.network.lower import jacobian_lower_bound
@@ -178,11 +179,13 @@ def audit(
         effects = evaluate_rules(simple, Settings(norms), None if found_before else progress)
         clock.lap("norms")
 
-        def over(domain: Domain) -> Propagation:
-            inside = Extents(network_in.recognised, domain, structure)
-            return propagate(simple, effects, inside, None if domain is GLOBAL else everywhere)
+        extents = Extents(network_in.recognised, GLOBAL, structure)
+        everywhere = propagate(simple, effects, extents)
+        diameter = output_diameter(simple, extents) if published is None and not structure else None
 
-        everywhere = over(GLOBAL)
+        def over(domain: Domain) -> Propagation:
+            return propagate(simple, effects, Extents(network_in.recognised, domain, structure), everywhere)
+
         found = everywhere if region is GLOBAL else over(region)
         rows = layer_records(simple, found, loaded.node_names, loaded.module_paths)
         others = _other_domains(found, region, loaded)
@@ -201,7 +204,7 @@ def audit(
                     other.name, there, layer_records(simple, there, loaded.node_names, loaded.module_paths), scale
                 )
             )
-        network = replace(network, other_domains=tuple(elsewhere))
+        network = replace(network, other_domains=tuple(elsewhere), output_diameter=diameter)
         doubts = _weighed(network, lower)
         return AuditReport(
             model=model_record(loaded, network_in.graph, structure, absolute_paths),

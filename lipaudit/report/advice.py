@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lipaudit.escaping import printable
-from lipaudit.report.display import names_text, share_text
+from lipaudit.report.display import MOST, names_text, share_text
 from lipaudit.report.domains import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.report.methods import has_estimates, is_undefined
 from lipaudit.report.record import AuditReport, LayerRecord
@@ -25,6 +25,9 @@ _CAUSES = {
 def advice(report: AuditReport) -> Iterable[str]:
     """What a reader can do about a result, most pressing first."""
     network = report.network
+    if network.status == "finite" and network.upper_bound == 0:
+        yield from _why_constant(report)
+        return
     statuses = {network.status, *(layer.status for layer in report.layers)}
     undefined = [layer.name for layer in report.layers if is_undefined(report, layer)]
     if undefined:
@@ -64,15 +67,37 @@ def advice(report: AuditReport) -> Iterable[str]:
         yield "An estimate proves nothing and passes neither --max-log10-bound nor --strict: --method gram gives a bound."
     elif has_estimates(report):
         yield "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them."
-    if network.rigor != "estimate" and network.status == "finite" and stretching(report):
-        yield (
-            "The bound multiplies layer by layer, so the rows under Costs most are where to lower it: regularise or "
-            "normalise their weights in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
-        )
+    if network.rigor != "estimate" and network.status == "finite":
+        yield from map(printable, _where_to_lower(stretching(report)[:MOST]))
     if network.rigor != "estimate" and is_above(network, _ASTRONOMICAL):
         yield _astronomical(report)
     if network.lower_bound is None and network.rigor != "estimate" and is_above(network, 1.0):
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
+
+
+def _why_constant(report: AuditReport) -> Iterable[str]:
+    zero = [layer.name for layer in report.layers if layer.upper_bound == 0]
+    if zero:
+        yield printable(
+            f"Nothing of the input passes {names_text(zero)}, whose factor is 0: a weight of zeros, or entries that nothing "
+            "reads. Is that meant? A checkpoint that was never trained or not loaded looks like this."
+        )
+
+
+def _where_to_lower(costly: Sequence[LayerRecord]) -> Iterable[str]:
+    """What lowers the rows that cost most, by their kind: weights can be trained, a normalisation has its eps, a product its operands."""
+    weighted = [layer.name for layer in costly if layer.weight_shape is not None]
+    normalised = [layer.name for layer in costly if _kind(layer) == "normalization"]
+    if weighted:
+        yield (
+            f"The bound multiplies layer by layer. Of the rows that cost most these have weights: {names_text(weighted)}. Regularise or "
+            "normalise them in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
+        )
+    if normalised:
+        yield (
+            f"A normalisation ({names_text(normalised)}) stretches by up to max|gamma| / sqrt(eps), where its rows are nearly "
+            "constant. Training its weights hardly lowers that: a larger eps does, and so does a bound near given inputs (--domain ball)."
+        )
 
 
 def _others(report: AuditReport) -> str:

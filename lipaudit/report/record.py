@@ -92,6 +92,7 @@ class NetworkRecord:
     ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
     the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
     Where ``rigor`` is ``estimate`` the figures are in the fields of that name and those of upper bounds are None.
+    ``output_diameter`` bounds ||f(x) - f(y)|| over all inputs x and y (numerical); None where the outputs are not bounded.
     """
 
     status: str
@@ -109,6 +110,7 @@ class NetworkRecord:
     log10_estimate: float | None = None
     pixel_estimate: float | None = None
     pixel_log10_estimate: float | None = None
+    output_diameter: float | None = None
 
 
 @dataclass(frozen=True)

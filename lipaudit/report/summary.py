@@ -93,7 +93,9 @@ def headline(report: AuditReport) -> str:
     if report.settings.structure:
         return f"FINITE: every operation has a finite constant over {where}, so the network has a bound."
     if network.upper_bound == 0:
-        return "The output does not depend on the input: the bound is 0."
+        zero = [layer.name for layer in report.layers if layer.upper_bound == 0]
+        because = f" Zero: {names_text(zero)}." if zero else ""
+        return printable(f"The output does not depend on the input: the bound is 0.{because}")
     if network.rigor == "estimate":
         return (
             f"The largest change of the output for a change of the input by 1 ({_unit(report)}) is estimated to be "
@@ -141,6 +143,11 @@ def _result(report: AuditReport) -> Iterable[str]:
         yield (
             "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
             f"{lower_text(network.lower_bound)} times, so the true constant is at least that (up to rounding)."
+        )
+    if network.output_diameter is not None and network.upper_bound != 0:
+        yield (
+            f"The outputs are bounded: whatever the inputs, two of them differ by at most {upper_text(network.output_diameter)} (l2, up to "
+            "rounding), which bounds every change, large ones too."
         )
     if len(network.outputs) > 1:
         for output in network.outputs:

@@ -198,13 +198,37 @@ def test_remarks_and_time() -> None:
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        (fakes.report(), ["regularise", "--lower-bound"]),
+        (fakes.report(), ["Regularise", "--lower-bound"]),
         (fakes.unsupported(), ["none is counted as 1", "Bound what enters them"]),
     ],
 )
 def test_advice_fits_the_outcome(report: AuditReport, words: list[str]) -> None:
     text = " ".join(section(report, "What to do"))
     assert all(word in text for word in words)
+
+
+def test_a_constant_network_names_the_weight_that_stops_the_input() -> None:
+    rows = (fakes.layer("stem"), replace(fakes.layer("head"), upper_bound=0.0, log10_upper_bound=None, share=None))
+    found = fakes.report(rows, upper_bound=0.0, log10_upper_bound=None)
+    assert headline(found).endswith("the bound is 0. Zero: head.")
+    (advice,) = section(found, "What to do")
+    assert "Nothing of the input passes head" in advice
+    assert "egularise" not in advice
+
+
+def test_weights_are_to_be_trained_only_where_the_costly_rows_have_some() -> None:
+    norm = replace(fakes.layer("norm", 300.0, "layer_norm"), rule="layer_norm", weight_shape=None)
+    text = " ".join(section(fakes.report((norm,)), "What to do"))
+    assert "A normalisation (norm) stretches by up to max|gamma| / sqrt(eps)" in text
+    assert "egularise" not in text
+
+
+def test_a_bounded_output_is_said_to_bound_every_change() -> None:
+    (line,) = [
+        line for line in section(fakes.report(output_diameter=1.4142135), "Result") if "The outputs are bounded" in line
+    ]
+    assert "two of them differ by at most 1.415 " in line
+    assert not any("The outputs are bounded" in line for line in section(fakes.report(), "Result"))
 
 
 def test_title_says_which_model_it_is() -> None:
