@@ -61,6 +61,8 @@ def disagreement(module: nn.Module, inputs: Mapping[str, torch.Tensor], graph: G
                 sample = replace(sample, gradients=False)
                 found = _call(module, sample)
         except Exception as error:
+            if not _runs(graph, sample):
+                continue  # not a function of such inputs (a singular matrix)
             reason = (str(error).strip().splitlines() or ["no message"])[0]
             return f"the module itself does not run on {sample.name}: {type(error).__name__}: {reason}"
         known = dict(zip(graph.output_names, graph.outputs, strict=True))
@@ -75,6 +77,15 @@ def disagreement(module: nn.Module, inputs: Mapping[str, torch.Tensor], graph: G
             if gap > FACTOR * _unit(before) * _size(before):
                 return _sentence(module, sample, f"output {name} changes by {gap:.3g}, which is constant in its export")
     return None
+
+
+def _runs(graph: Graph, sample: _Sample) -> bool:
+    try:
+        with torch.no_grad():
+            _evaluated(graph, sample)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_known(node: Node) -> bool:

@@ -260,7 +260,7 @@ class _Reader:
         if scale < 0:
             query = steps.add("query_negated", "aten.neg.default", {"self": query}, query.info.shape)
         for factor in found.logits.factors:
-            if factor.value.dtype != node.output.dtype:
+            if factor.dtype != node.output.dtype:
                 return None
             if factor.value.dim() == 0 or factor.value.shape[-1] == 1:
                 query = _times(steps, query, factor, "query_scaled")

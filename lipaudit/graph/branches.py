@@ -91,14 +91,18 @@ def _branch_pair(
         scale: Scale = right.payload
         if scale.factor.numel() not in (1, channels) or (scale.factor.numel() > 1 and scale.axis != 1):
             return None
-        return source, (left.payload, _pointwise(left.payload, scale.factor.expand(channels))), (left, right)
+        return (
+            source,
+            (left.payload, _pointwise(left.payload, scale.factor.expand(channels), scale.error)),
+            (left, right),
+        )
     if right.name == source.name:
         ones = torch.ones(channels, dtype=torch.float64)
         return source, (left.payload, _pointwise(left.payload, ones)), (left,)
     return None
 
 
-def _pointwise(like: Convolution, factor: torch.Tensor) -> Convolution:
+def _pointwise(like: Convolution, factor: torch.Tensor, error: float = 0.0) -> Convolution:
     d = len(like.input_size)
     return Convolution(
         weight=factor.reshape(-1, *(1,) * (d + 1)).to(like.weight.device),
@@ -108,6 +112,7 @@ def _pointwise(like: Convolution, factor: torch.Tensor) -> Convolution:
         dilation=(1,) * d,
         groups=factor.numel(),
         output_padding=(0,) * d,
+        error=error,
     )
 
 
@@ -140,7 +145,8 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
         (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i])
         for i in range(d)
     )
-    return first.with_kernel(total, padding=padding, dilation=(1,) * d, groups=groups)
+    error = MOST_CANCELLATION * (first.error + second.error)
+    return first.with_kernel(total, padding=padding, dilation=(1,) * d, groups=groups, error=error)
 
 
 def _cancels(kernels: list[torch.Tensor], total: torch.Tensor) -> bool:

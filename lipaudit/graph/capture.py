@@ -1,9 +1,9 @@
 """Capture of a network as a graph of ATen operations by ``torch.export``.
 
 The exported program is made functional first (in-place operations read through an alias would otherwise be lost),
-high-level operations are kept. Everything that depends on weights alone is evaluated with the real tensors, with the
-dtype that the network uses, and becomes a constant of the operations that read it: the audited function is the
-real-arithmetic function defined by these constants. Operations that read only the shape of their input become
+high-level operations are kept. Everything that depends on weights alone is evaluated with the real tensors in float64, and
+becomes a constant of the operations that read it, with a bound of how far it is from what the stored numbers define: the audited
+function is the real-arithmetic function of the stored numbers. Operations that read only the shape of their input become
 constants, too (:mod:`lipaudit.graph.folding`).
 """
 
@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from lipaudit.errors import CaptureError, GraphError
 from lipaudit.graph.agreement import disagreement
 from lipaudit.graph.arguments import bind
+from lipaudit.graph.constant_errors import MOVES
 from lipaudit.graph.folding import evaluated, is_constant, parts, strided
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
 from lipaudit.graph.placeholders import has_values, unknown
@@ -40,18 +41,23 @@ def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
         CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
             control flow), or if the module computes something else than the graph.
     """
-    graph = _exported(module, inputs)
-    found = disagreement(module, inputs, graph)
-    if found is None:
-        return graph
-    with suppress(CaptureError):
-        graph = _exported(module, inputs, as_called=True)
-        if disagreement(module, inputs, graph) is None:
+    found = None
+    for as_called in (False, True):
+        try:
+            as_run, graph = _exported(module, inputs, as_called)
+        except CaptureError:
+            if found is None:
+                raise
+            break
+        difference = disagreement(module, inputs, as_run)
+        if difference is None:
             return graph
+        found = found or difference
     raise CaptureError(found)
 
 
-def _exported(module: nn.Module, inputs: Mapping[str, torch.Tensor], as_called: bool = False) -> Graph:
+def _exported(module: nn.Module, inputs: Mapping[str, torch.Tensor], as_called: bool = False) -> tuple[Graph, Graph]:
+    """The graph with the constants that the network computes, and the same with those that its stored numbers define."""
     try:
         return _capture(module, inputs, False, as_called)
     except CaptureError:
@@ -63,7 +69,9 @@ def _exported(module: nn.Module, inputs: Mapping[str, torch.Tensor], as_called: 
         raise
 
 
-def _capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool) -> Graph:
+def _capture(
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool
+) -> tuple[Graph, Graph]:
     try:
         program, sizes = trace(module, inputs, numbers, as_called)
     except Exception as error:
@@ -74,7 +82,11 @@ def _capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: boo
             f"{reason[0] if reason else 'no message'}; {_advice(error)}"
         ) from error
     with torch.no_grad():
-        return _Reader(program, tuple(inputs), numbers).graph(sizes)
+        as_run = _Reader(program, tuple(inputs), numbers, precise=False)
+        graph = as_run.graph(sizes)
+        if not as_run.computes:
+            return graph, graph
+        return graph, _Reader(program, tuple(inputs), numbers, precise=True).graph(sizes)
 
 
 def _advice(error: Exception) -> str:
@@ -96,8 +108,12 @@ def _advice(error: Exception) -> str:
 class _Reader:
     """Walks the exported graph once and separates what depends on the input from what does not."""
 
-    def __init__(self, program: torch.export.ExportedProgram, input_names: tuple[str, ...], numbers: bool) -> None:
+    def __init__(
+        self, program: torch.export.ExportedProgram, input_names: tuple[str, ...], numbers: bool, precise: bool
+    ) -> None:
         self.program = program
+        self.precise = precise  # whether constants are computed in float64
+        self.computes = False  # whether there are any
         self.input_names = input_names
         self.numbers = numbers  # small weights may have been read, which leaves no trace in the program
         # per exported node: Ref, tuple of Refs (several outputs), Constant, tuple of Constants, or a literal
@@ -174,7 +190,8 @@ class _Reader:
             return self._append(node, str(target), arguments)
         bound = bind(target, args, kwargs)
         if is_constant(target, bound):
-            return evaluated(target, bound, node.meta.get("val"))
+            self.computes = self.computes or str(target) not in MOVES
+            return evaluated(target, bound, node.meta.get("val"), self.precise)
         return self._append(node, str(target), {name: _argument(value) for name, value in bound.items()})
 
     def _append(self, node: torch.fx.Node, op: str, arguments: Mapping[str, Argument]) -> Any:

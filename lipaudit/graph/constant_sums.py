@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import drop_unread, rebuild
 from lipaudit.graph.spellings import SOFTMAX
@@ -32,10 +33,16 @@ def recognise_constant_sums(graph: Graph) -> Graph:
             return None
         summed = _summed(producers[node["other"].name], producers)
         found = None if summed is None else _sum(summed[0], summed[1], len(summed[0].info.shape), producers)
-        if summed is None or found is None or bool((found.value.abs() <= _CANCELLED * found.size).any()):
+        if (
+            summed is None
+            or found is None
+            or found.error > LARGEST
+            or bool((found.value.abs() <= _CANCELLED * found.size).any())
+        ):
             return None
         # every term and every partial sum is rounded once; a divisor that is too small keeps the quotient's bound above
-        rounding = (summed[0].info.shape[summed[1]] + 16) * 2.0**-52 * found.size / found.value.abs()
+        terms = summed[0].info.shape[summed[1]] + 16
+        rounding = (terms * 2.0**-52 + found.error) * found.size / found.value.abs()
         return replace(node, arguments={**node.arguments, "other": Constant(found.value * (1 - rounding))})
 
     return drop_unread(rebuild(graph, change))
@@ -61,16 +68,20 @@ def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | N
 
 @dataclass(frozen=True)
 class _Total:
-    """A sum over an axis, which keeps one entry, in float64, and the sum of the absolute values of its terms."""
+    """A sum over an axis, which keeps one entry, in float64, and the sum of the absolute values of its terms.
+
+    ``error`` is that of constants among them, relative to a term.
+    """
 
     value: torch.Tensor
     size: torch.Tensor
+    error: float = 0.0
 
 
 def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]) -> _Total | None:
     """The sum over an axis as tensors of ``rank`` axes; None where it is not known."""
     if isinstance(argument, Constant):
-        return _constant_sum(argument.value, axis, rank)
+        return _constant_sum(argument, axis, rank)
     if not isinstance(argument, Ref):
         return None
     node = producers[argument.name]
@@ -88,13 +99,14 @@ def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]
         if left is None or right is None:
             return None
         value = left.value + right.value if node.op == "aten.add.Tensor" else left.value - right.value
-        return _Total(value, left.size + right.size)
+        return _Total(value, left.size + right.size, max(left.error, right.error))
     if node.op == "aten.mul.Tensor":
         for varying, factor in ((node["self"], node["other"]), (node["other"], node["self"])):
             scale = _uniform(factor, axis, rank)
             inner = None if scale is None else _sum(varying, axis, rank, producers)
             if scale is not None and inner is not None and _full(varying, axis, node):
-                return _Total(scale * inner.value, scale.abs() * inner.size)
+                error = inner.error + (factor.error if isinstance(factor, Constant) else 0.0)
+                return _Total(scale * inner.value, scale.abs() * inner.size, error)
     return None
 
 
@@ -109,16 +121,17 @@ def _broadcast_sum(node: Node, key: str, axis: int, rank: int, producers: Mappin
         value = argument.value
         shape = (1,) * (rank - value.dim()) + tuple(value.shape)
         copies = node.output.shape[axis] if shape[axis] == 1 else 1
-        total = _constant_sum(value, axis, rank)
-        return None if total is None else _Total(total.value * copies, total.size * copies)
+        total = _constant_sum(argument, axis, rank)
+        return None if total is None else replace(total, value=total.value * copies, size=total.size * copies)
     return _sum(argument, axis, rank, producers) if _full(argument, axis, node) else None
 
 
-def _constant_sum(value: torch.Tensor, axis: int, rank: int) -> _Total | None:
+def _constant_sum(constant: Constant, axis: int, rank: int) -> _Total | None:
+    value = constant.value
     if value.is_complex() or value.dim() > rank or not bool(torch.isfinite(value).all()):
         return None
     full = value.detach().to("cpu", torch.float64).reshape((1,) * (rank - value.dim()) + tuple(value.shape))
-    return _Total(full.sum(axis, keepdim=True), full.abs().sum(axis, keepdim=True))
+    return _Total(full.sum(axis, keepdim=True), full.abs().sum(axis, keepdim=True), constant.error)
 
 
 def _uniform(factor: Argument, axis: int, rank: int) -> torch.Tensor | None:

@@ -6,14 +6,16 @@ Some operations read a tensor for its shape, dtype and device only: ``arange(n).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError
-from lipaudit.graph.arguments import call
+from lipaudit.graph.arguments import call, precision
+from lipaudit.graph.constant_errors import CASTS, MOVES, relative_error
 from lipaudit.graph.node import Constant, Ref
 from lipaudit.graph.placeholders import unknown
 
@@ -40,11 +42,14 @@ def is_constant(target: torch._ops.OpOverload, bound: Mapping[str, Any]) -> bool
     return not any(True for name, value in bound.items() if name not in unread for _ in parts(value, Ref))
 
 
-def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described: Any) -> Any:
+def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described: Any, precise: bool = True) -> Any:
     """The result of a constant call, every tensor in it a :class:`Constant`.
 
     ``described`` are tensors with the shape, dtype and device of the result; their values are not read. A tensor computed
     from constants without values has none itself.
+
+    With ``precise`` an operation that rounds is evaluated in float64, and the constant says how far that is from the function that the
+    stored numbers define (:mod:`lipaudit.graph.constant_errors`); without, as the network does it.
 
     Raises:
         CaptureError: if the operation draws random numbers.
@@ -54,27 +59,61 @@ def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described
         raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
     constants = list(parts(dict(bound), Constant))
     names = tuple(dict.fromkeys(n for c in constants for n in c.names))
+    if any(c.value.is_meta for c in constants):
+        return _wrapped(pytree.tree_map_only(torch.Tensor, unknown, described), lambda value: Constant(value, names))
     tensors = [*(c.value for c in constants), *pytree.tree_leaves(described)]
     place = next((t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta), None)
+    stored = all(c.computed_in is None and c.error == 0 for c in constants)
+    op = str(target)
+    if not precise or (stored and (op in MOVES or not _rounds(described))):
+        values = {name: _real(value, place, None) for name, value in bound.items()}
+        return _wrapped(call(target, values), lambda value: Constant(value, names))
+    quantised = _quantised(described) if op in CASTS else None
+    values = {name: _real(value, place, torch.float64) for name, value in bound.items()}
+    result = call(target, values)
+    dtypes = iter([t.dtype for t in pytree.tree_leaves(described) if isinstance(t, torch.Tensor)])
 
-    def real(value: Any) -> Any:
-        if isinstance(value, Constant):
-            return value.value
-        if isinstance(value, Ref):  # only its shape, dtype and device are read
-            return torch.zeros(value.info.shape, dtype=value.info.dtype, device=place)
-        return type(value)(real(v) for v in value) if isinstance(value, list | tuple) else value
+    def computed(value: torch.Tensor) -> Constant:
+        dtype = next(dtypes)
+        if not value.is_floating_point() and not value.is_complex():
+            return Constant(value, names, error=relative_error(op, bound, values, value))
+        if quantised is not None:
+            exact = all(c.error == 0 for c in constants)
+            return Constant(value.to(quantised), names, error=0.0 if exact else math.inf)
+        error = relative_error(op, bound, values, value)
+        return Constant(value, names, error=error, computed_in=dtype)
 
-    if any(c.value.is_meta for c in constants):
-        result = pytree.tree_map_only(torch.Tensor, unknown, described)
-    else:
-        result = call(target, {name: real(value) for name, value in bound.items()})
+    return _wrapped(result, computed)
 
-    def wrap(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return Constant(value, names)
-        return tuple(wrap(v) for v in value) if isinstance(value, list | tuple) else value
 
-    return wrap(result)
+def _rounds(described: Any) -> bool:
+    """Whether an operation gives numbers that it may have rounded."""
+    tensors = [t for t in pytree.tree_leaves(described) if isinstance(t, torch.Tensor)]
+    return any(t.is_floating_point() or t.is_complex() for t in tensors)
+
+
+def _quantised(described: Any) -> torch.dtype | None:
+    """The dtype of a cast to a floating type of 8 bits, which is meant to round; wider ones are precisions."""
+    (result,) = (t.dtype for t in pytree.tree_leaves(described) if isinstance(t, torch.Tensor))
+    return result if result.is_floating_point and result.itemsize == 1 else None
+
+
+def _real(value: Any, place: torch.device | None, dtype: torch.dtype | None) -> Any:
+    """What a call reads: tensors, and with ``dtype`` every floating dtype in that precision."""
+    if isinstance(value, Constant):
+        return value.value.to(precision(value.value.dtype, dtype))
+    if isinstance(value, Ref):  # only its shape, dtype and device are read
+        return torch.zeros(value.info.shape, dtype=precision(value.info.dtype, dtype), device=place)
+    if isinstance(value, torch.dtype):
+        return precision(value, dtype)
+    return type(value)(_real(v, place, dtype) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _wrapped(result: Any, constant: Callable[[torch.Tensor], Constant]) -> Any:
+    """A result with a constant for every tensor in it."""
+    if isinstance(result, torch.Tensor):
+        return constant(result)
+    return tuple(_wrapped(v, constant) for v in result) if isinstance(result, list | tuple) else result
 
 
 def strided(value: torch.Tensor, name: str) -> torch.Tensor:

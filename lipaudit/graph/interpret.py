@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from lipaudit.errors import GraphError
-from lipaudit.graph.arguments import call, overload
+from lipaudit.graph.arguments import call, overload, precision
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 
 _VIEWS = {"aten.view.default", "aten._unsafe_view.default"}
@@ -126,20 +126,12 @@ def _filled(argument: Argument, values: Mapping[str, Value], dtype: torch.dtype 
     if isinstance(argument, Ref):
         return _tensor(argument, values)
     if isinstance(argument, Constant):
-        return _moved(argument.value.detach(), dtype)
+        value = argument.value.detach()
+        return value.to(argument.dtype) if dtype is None else _moved(value, dtype)
     if isinstance(argument, tuple):
         return [_filled(part, values, dtype) for part in argument]
-    return _precision(argument, dtype) if isinstance(argument, torch.dtype) else argument
+    return precision(argument, dtype) if isinstance(argument, torch.dtype) else argument
 
 
 def _moved(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
-    return tensor.to(_precision(tensor.dtype, dtype))
-
-
-def _precision(found: torch.dtype, dtype: torch.dtype | None) -> torch.dtype:
-    """``dtype`` for a floating dtype, its complex counterpart for a complex one, any other unchanged."""
-    if dtype is None:
-        return found
-    if found.is_complex:
-        return dtype.to_complex()
-    return dtype if found.is_floating_point else found
+    return tensor.to(precision(tensor.dtype, dtype))

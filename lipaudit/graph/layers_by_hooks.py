@@ -83,7 +83,7 @@ def _prefixed(graph: Graph, prefix: str, path: str, source: Ref) -> tuple[tuple[
         if isinstance(argument, tuple):
             return tuple(follow(part) for part in argument)
         if isinstance(argument, Constant):
-            return Constant(argument.value, tuple(f"{path}.{name}" for name in argument.names))
+            return replace(argument, names=tuple(f"{path}.{name}" for name in argument.names))
         if isinstance(argument, Ref):
             return source if argument.name == entry else replace(argument, name=prefix + argument.name)
         return argument

@@ -12,7 +12,7 @@ import torch
 
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.rounding import as_float64, check_finite, is_finite
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, as_float64, check_finite, is_finite
 
 # what recognised operations are called in a simplified graph
 CONVOLUTION, DENSE, SCALE = "lipaudit.convolution", "lipaudit.dense", "lipaudit.scale"
@@ -40,17 +40,22 @@ _SMALLEST = 2.0**-960
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in), as stored or in float64."""
+    """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in), as stored or in float64.
+
+    ``error`` is that of the constant it comes from, relative to every entry.
+    """
 
     weight: torch.Tensor
+    error: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """x -> s x along one axis. ``factor`` is (channels,), or a single entry for a uniform scale."""
+    """x -> s x along one axis. ``factor`` is (channels,), or a single entry for a uniform scale; ``error`` as in :class:`Dense`."""
 
     factor: torch.Tensor
     axis: int
+    error: float = 0.0
 
 
 Linear: TypeAlias = Convolution | Dense | Scale
@@ -105,6 +110,7 @@ def as_convolution(node: Node) -> Convolution | None:
         "zeros",
         transposed,
         _ints(node.get("output_padding") or 0, d) if transposed else (0,) * d,
+        error=weight.error,
     )
 
 
@@ -127,13 +133,13 @@ def as_dense(node: Node) -> Dense | None:
     if not isinstance(source, Ref) or not isinstance(weight, Constant) or weight.value.dim() != 2:
         return None
     matrix = _stored(weight)
-    return Dense(matrix.T if flipped else matrix)
+    return Dense(matrix.T if flipped else matrix, weight.error)
 
 
 def _times(weight: Argument, alpha: Argument) -> Argument:
     if not isinstance(weight, Constant) or alpha == 1:
         return weight
-    return Constant(_weight(weight) * float(alpha), weight.names)  # type: ignore[arg-type]
+    return replace(weight, value=_weight(weight) * float(alpha), error=weight.error + 2 * UNIT_ROUNDOFF)  # type: ignore[arg-type]
 
 
 def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
@@ -149,7 +155,8 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
             return None
         factor = 1 / torch.sqrt(_weight(variance) + float(node["eps"]))  # type: ignore[arg-type]
         scaled = _product(factor, _weight(weight)) if isinstance(weight, Constant) else factor
-        return None if scaled is None or not bool(torch.isfinite(scaled).all()) else Scale(scaled, 1)
+        error = variance.error + (weight.error if isinstance(weight, Constant) else 0.0)
+        return None if scaled is None or not bool(torch.isfinite(scaled).all()) else Scale(scaled, 1, error)
     if node.op not in _PRODUCTS:
         return None
     left, right = node["self"], node["other"]
@@ -175,7 +182,8 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
     wide = [axis for axis, n in enumerate(value.shape) if n > 1]
     if len(wide) > 1:
         return None
-    return Scale(value.flatten(), wide[0] if wide else min(1, len(shape) - 1))
+    error = constant.error if isinstance(constant, Constant) else 0.0
+    return Scale(value.flatten(), wide[0] if wide else min(1, len(shape) - 1), 2 * error if divides else error)
 
 
 _BATCH_NORMS = {
@@ -197,11 +205,11 @@ def scale_rows(linear: Linear, scale: Scale, axis: int) -> Linear | None:
             return None
         wider = linear if linear.factor.numel() > 1 else scale
         factor = _product(linear.factor, scale.factor)
-        return None if factor is None else Scale(factor, wider.axis)
+        return None if factor is None else Scale(factor, wider.axis, linear.error + scale.error)
     if isinstance(linear, Dense):
         weight = _product(linear.weight, scale.factor[:, None])
-        return None if weight is None else Dense(weight)
-    return _scale_channels(linear, scale.factor, output=True)
+        return None if weight is None else Dense(weight, linear.error + scale.error)
+    return _scale_channels(linear, scale, output=True)
 
 
 def scale_columns(linear: Linear, scale: Scale, axis: int) -> Linear | None:
@@ -210,15 +218,16 @@ def scale_columns(linear: Linear, scale: Scale, axis: int) -> Linear | None:
         return None
     if isinstance(linear, Dense):
         weight = _product(linear.weight, scale.factor[None, :])
-        return None if weight is None else Dense(weight)
-    return _scale_channels(linear, scale.factor, output=False)
+        return None if weight is None else Dense(weight, linear.error + scale.error)
+    return _scale_channels(linear, scale, output=False)
 
 
 def _matches(scale: Scale, axis: int) -> bool:
     return scale.factor.numel() == 1 or scale.axis == axis
 
 
-def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool) -> Convolution | None:
+def _scale_channels(convolution: Convolution, by: Scale, output: bool) -> Convolution | None:
+    factor = by.factor
     rows, columns, *taps = convolution.weight.shape  # (c_out, c_in / g) or, transposed, (c_in, c_out / g)
     trailing = (1,) * len(taps)
     if factor.numel() == 1:
@@ -231,7 +240,8 @@ def _scale_channels(convolution: Convolution, factor: torch.Tensor, output: bool
         scale = scale.reshape(-1, columns, *trailing)
     if _product(convolution.kernel, scale) is None:
         return None
-    return replace(convolution, scales=(*convolution.scales, scale.to(torch.float64)))
+    scales = (*convolution.scales, scale.to(torch.float64))
+    return replace(convolution, scales=scales, error=convolution.error + by.error)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:

@@ -37,11 +37,22 @@ class Constant:
 
     ``known`` is False where the structure of a network is audited and the value stands for any other: no status may
     rest on it (:func:`lipaudit.graph.placeholders.fill`).
+
+    What a network computes from its weights is evaluated in float64: ``computed_in`` is the dtype in which the network
+    does it (None for stored numbers), and ``error`` bounds how far an entry may be from what the stored numbers define, relative to the
+    entry; infinite where that is not known.
     """
 
     value: torch.Tensor
     names: tuple[str, ...] = ()
     known: bool = True
+    error: float = 0.0
+    computed_in: torch.dtype | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that the tensor has in the network."""
+        return self.computed_in or self.value.dtype
 
 
 Literal: TypeAlias = int | float | bool | str | torch.dtype | torch.device | torch.layout | torch.memory_format | None

@@ -131,7 +131,7 @@ def _affine(node: Node, key: str) -> Constant | Literal["data-dependent"] | None
     value = node.get(key)
     if value is None:
         return None
-    if not isinstance(value, Constant) or value.value.dtype != node.output.dtype:
+    if not isinstance(value, Constant) or value.dtype != node.output.dtype:
         return "data-dependent"
     if node.op in ("aten.layer_norm.default", "aten.rms_norm.default"):
         return value

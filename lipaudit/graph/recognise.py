@@ -12,6 +12,7 @@ from dataclasses import replace
 from lipaudit.graph.activations import recognise_activations
 from lipaudit.graph.attentions import recognise_attentions
 from lipaudit.graph.constant_sums import recognise_constant_sums
+from lipaudit.graph.lost_constants import with_lost_constants
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.rewrite import rebuild
@@ -51,9 +52,10 @@ def recognise(graph: Graph) -> Graph:
         recognise_attentions,
         recognise_activations,
     )
+    captured = graph
     for step in steps:
         graph = step(graph)
-    return graph
+    return with_lost_constants(captured, graph)
 
 
 def drop_identities(graph: Graph) -> Graph:

@@ -11,6 +11,7 @@ import math
 import torch
 
 from lipaudit.graph.branches import MOST_CANCELLATION
+from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.rules.contraction import matrix_product
@@ -18,7 +19,7 @@ from lipaudit.rules.magnitudes import Magnitude
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.products import BILINEAR, matrix_norm
 from lipaudit.rules.registry import Effect, Settings, rule
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
@@ -31,10 +32,25 @@ def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
     Frobenius norm, its operator by sqrt(taps) times as much, while sigma_1 >= ||K||_F / sqrt(min(c_out, c_in)). Merged
     branches are sums whose summands are at most ``MOST_CANCELLATION`` times as large.
     """
+    bracket = _computed(bracket, node.payload.error if node.payload is not None else 0.0, weight)
     if not node.sources:
         return bracket
     margin = 16 * MOST_CANCELLATION * (len(node.sources) + 1) * UNIT_ROUNDOFF * math.sqrt(weight.numel())
     return bracket * Bracket(math.log1p(-margin), math.log1p(margin))
+
+
+def _computed(bracket: Bracket, error: float, weight: torch.Tensor) -> Bracket:
+    """Widen a bracket by what is not known of weights that are computed from parameters.
+
+    Where every entry is known to a relative e, a tap moves by at most e ||K_t||_F <= e sqrt(min(c_out, c_in)) ||K_t||, and an operator is
+    at least as large as each of its taps. So it moves by at most e sqrt(min(c_out, c_in)) for each of them.
+    """
+    if not error:
+        return bracket
+    margin = error * math.prod(weight.shape[2:]) * math.sqrt(min(weight.shape[:2])) * (1 + 2.0**-20)
+    if margin > LARGEST:
+        return bracket * Bracket(0.0, 0.0, Rigor.NUMERICAL)
+    return bracket * Bracket(log_down(1 - margin), log_up(1 + margin))
 
 
 @rule(
@@ -167,4 +183,5 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
 def scale(node: Node, _settings: Settings) -> Effect:
     """A channelwise scale (batch norm in eval mode, LayerScale, a constant factor) that could not be folded."""
     # one division and one square root, once more per scale folded into this one
-    return Effect.stretch(rounded(float(node.payload.factor.abs().max()), 2.0**-48 * (1 + len(node.sources))))
+    bracket = rounded(float(node.payload.factor.abs().max()), 2.0**-48 * (1 + len(node.sources)))
+    return Effect.stretch(_computed(bracket, node.payload.error, node.payload.factor[None, :1]))

@@ -64,7 +64,7 @@ def data(node: Node, key: str) -> TensorInfo:
     if isinstance(argument, Ref):
         return argument.info
     if isinstance(argument, Constant):
-        return TensorInfo(tuple(argument.value.shape), argument.value.dtype)
+        return TensorInfo(tuple(argument.value.shape), argument.dtype)
     raise GraphError(f"argument {key!r} of node {node.name} ({node.op}) is not a tensor: {argument!r}")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lipaudit.errors import MethodError, RegistryError
 from lipaudit.graph.node import Node
+from lipaudit.rules.computed import numerical, without_margin
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.norms import CertifiedNorms, Norms
 
@@ -209,4 +210,4 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
         raise RegistryError(
             f"rule {entry.name} needs bounded operands of {node.name} but is not registered where_bounded"
         )
-    return effect
+    return numerical(effect) if without_margin(node) else effect

@@ -31,7 +31,8 @@ class Convolution:
     ``weight`` is (c_out, c_in / groups, *k) as torch stores it, for ``transposed`` (c_in, c_out / groups, *k); the ``kernel`` is
     its product with the ``scales``, which are kept apart because the product would take as much memory once more.
     ``input_size`` are the spatial sizes of the input; ``padding`` is a (left, right) pair per axis, for ``transposed``
-    the symmetric amount that torch removes. Negative zero padding ignores pixels at the border.
+    the symmetric amount that torch removes. Negative zero padding ignores pixels at the border. ``error`` bounds how far an entry of
+    the kernel may be from the one that is meant, relative to the entry; no norm accounts for it.
     """
 
     weight: torch.Tensor
@@ -44,6 +45,7 @@ class Convolution:
     transposed: bool = False
     output_padding: tuple[int, ...] = ()
     scales: tuple[torch.Tensor, ...] = ()
+    error: float = 0.0
 
     def __post_init__(self) -> None:
         d = self.weight.dim() - 2
