@@ -22,7 +22,7 @@ _NEW = {
         "conv1d.default", "conv2d.default", "conv3d.default", "conv1d.padding", "conv2d.padding", "conv3d.padding",
         "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input", "linear.default",
         "batch_norm.default", "group_norm.default", "layer_norm.default", "add.Tensor", "sub.Tensor", "mul.Tensor",
-        "div.Tensor", "cat.default", "matmul.default", "bmm.default",
+        "div.Tensor", "cat.default", "matmul.default", "bmm.default", "lift_fresh_copy.default",
     )
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from lipaudit.graph.functional import functional
+from lipaudit.graph.masks import KnownMasks
 from lipaudit.graph.placeholders import faked
 from lipaudit.graph.untouched import on_copies, untouched
 
@@ -40,13 +41,14 @@ class _Root(nn.Module):
         self.as_called = as_called
         # copies: an operation in place is run on them, too
         self.known = list(_small_tensors(module)) if numbers else []
+        self.masks = KnownMasks(module) if numbers else nullcontext()
 
     def forward(self, *args: torch.Tensor) -> Any:
         for owner, name, value in self.known:
             traced = getattr(owner, name)
             if isinstance(traced, FakeTensor):
                 traced.constant = value
-        with _unnoticed() if self.as_called else nullcontext():
+        with _unnoticed() if self.as_called else nullcontext(), self.masks:
             return self.root(*args)
 
 
