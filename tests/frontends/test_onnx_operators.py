@@ -12,6 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import lipaudit
 from lipaudit import frontends
 from lipaudit.errors import RegistryError
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, converter
@@ -99,7 +100,7 @@ def test_operator_can_be_captured(case, tmp_path):
 
 @pytest.mark.parametrize("case", BLOCK_QUANTISED, ids=str)
 def test_weights_of_few_bits_are_exact(case, tmp_path):
-    """Every weight against (q - z) s in rational arithmetic, bit by bit."""
+    """Every weight against (q - z) s in rational arithmetic, bit by bit; the bound is that of this matrix."""
     bits, width, block = (case.attributes[name] for name in ("bits", "K", "block_size"))
     weight = _load(case.model(), tmp_path).module.get_submodule("the_node").layer.weight
     _, packed, scales, *rest = case.operands
@@ -111,6 +112,9 @@ def test_weights_of_few_bits_are_exact(case, tmp_path):
         zero = number(rest[0][n], k // block) if rest else 2 ** (bits - 1)
         q = number(packed[n].reshape(-1), k)
         assert Fraction(weight[n, k].item()) == (q - zero) * Fraction(scales[n, k // block].item())
+    network = lipaudit.audit(str(tmp_path / "m.onnx")).network
+    assert network.rigor == "certified"
+    assert 1 <= network.upper_bound / float(torch.linalg.matrix_norm(weight, 2)) <= 1.001
 
 
 @pytest.mark.parametrize("case", ATTENTION, ids=str)

@@ -147,6 +147,13 @@ def test_agrees_with_onnxruntime(layer: Layer, tmp_path: Any) -> None:
     agree(layer, tmp_path, run)
 
 
+@pytest.mark.parametrize("scale", [1e-8, 1e-4, 30.0, 300.0])
+@pytest.mark.parametrize("op", GATES)
+def test_tiny_and_saturated_layers_are_no_disagreement(op: str, scale: float, tmp_path: Any) -> None:
+    """Onnxruntime's sigmoid and tanh are right to 1e-7 absolutely, which is much of a tiny output."""
+    assert "agrees with onnxruntime" in frontends.load(save(Layer(op, scale=scale), tmp_path)).notes[0]
+
+
 @pytest.mark.parametrize("layer", BATCH_FIRST, ids=str)
 def test_batch_first_agrees_with_the_reference(layer: Layer, tmp_path: Any) -> None:
     """Onnxruntime has no kernel for layout 1."""

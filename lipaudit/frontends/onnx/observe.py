@@ -35,6 +35,10 @@ _UNIT = {
     "Celu",
     "Softmax",
     "LogSoftmax",
+    "LSTM",
+    "GRU",
+    "RNN",
+    "ai.onnx.ml.LinearClassifier",
 }
 _GATED = {"Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Swish", "HardSwish", "Mish"}
 
