@@ -2,23 +2,29 @@
 
 y = K_1 * x + K_2 * x = (K_1 + K_2) * x for kernels placed on common positions: exact, and never looser than adding the
 norms (re-parametrised blocks with 3x3, 1x1 and identity branches). A channelwise scale counts as a 1x1 kernel.
+
+Summands may cancel. What their entries were off by stays in the sum as an absolute error of its operator
+(:mod:`lipaudit.graph.margins`), and taps that no pixel meets are left out.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 
 import torch
 
 from lipaudit.graph.linear import CONVOLUTION, SCALE, Scale
+from lipaudit.graph.margins import cropped, margin, read_taps, unknown
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.graph.rewrite import label, rebuild, uses
+from lipaudit.spectral import directed
 from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.rounding import composed
 
 # Merging branches of different groups writes the kernel out without groups; not beyond this many numbers.
 DENSE_KERNEL_NUMBERS = 2**26
-# Branches are merged only if the norms of their kernels add up to at most so many times the norm of the sum.
-MOST_CANCELLATION = 8.0
 
 
 def merge_branches(graph: Graph) -> Graph:
@@ -54,11 +60,10 @@ def _merge_once(graph: Graph) -> Graph:
             },
             payload=convolution,
             outputs=node.outputs,
-            # what was merged, never empty: the sum of two kernels rounds, and the rule's margin counts its sources
             sources=tuple(
                 dict.fromkeys(s for b in absorbed for s in (*b.sources, *((label(b),) if b is not main else ())))
             )
-            or (label(node),),
+            or (label(node),),  # never empty: the addition itself where it is all that was merged
         )
         names = {b.name for b in absorbed}
         graph = rebuild(graph, lambda n, merged=merged: merged if n.name == merged.name else None)  # type: ignore[misc]
@@ -121,45 +126,43 @@ def _sum(first: Convolution, second: Convolution) -> Convolution | None:
     if not same or first.channels != second.channels or first.input_size != second.input_size:
         return None
     groups = first.groups if first.groups == second.groups else 1
-    kernels = []
-    for c in (first, second):
-        size = c.weight.numel() * (c.groups if groups != c.groups else 1)
-        if size > DENSE_KERNEL_NUMBERS:
-            return None
-        kernels.append(c.kernel if groups == c.groups else _without_groups(c))
+    if any(c.weight.numel() * (c.groups if groups != c.groups else 1) > DENSE_KERNEL_NUMBERS for c in (first, second)):
+        return None
     d = len(first.input_size)
     # tap a of an axis reads pixel s j + d a - p: place both kernels on the union of these offsets
-    low = [min(-c.padding[i][0] for c in (first, second)) for i in range(d)]
-    high = [max(c.extent[i] - 1 - c.padding[i][0] for c in (first, second)) for i in range(d)]
-    extent = [last - first + 1 for first, last in zip(low, high, strict=True)]
-    shape = (first.channels[1], first.channels[0] // groups, *extent)
-    total = first.weight.new_zeros(shape, dtype=torch.float64)
-    for c, kernel in zip((first, second), kernels, strict=True):
-        place = tuple(
-            slice(-c.padding[i][0] - low[i], -c.padding[i][0] - low[i] + c.extent[i], c.dilation[i]) for i in range(d)
-        )
-        total[(slice(None), slice(None), *place)] += kernel
-    if _cancels(kernels, total):
-        return None
+    taps = [read_taps(c) for c in (first, second)]
+    offsets = [
+        [[e * a - p for a in kept] for kept, e, (p, _) in zip(axes, c.dilation, c.padding, strict=True)]
+        for c, axes in zip((first, second), taps, strict=True)
+    ]
+    low = [min((place[i][0] for place in offsets if place[i]), default=0) for i in range(d)]
+    high = [max((place[i][-1] for place in offsets if place[i]), default=0) for i in range(d)]
+    extent = [last - start + 1 for start, last in zip(low, high, strict=True)]
+    total = first.weight.new_zeros((first.channels[1], first.channels[0] // groups, *extent), dtype=torch.float64)
+    for c, kept, place in zip((first, second), taps, offsets, strict=True):
+        kernel = cropped(c, kept)
+        kernel = kernel if groups == c.groups else _without_groups(c, kernel)
+        steps = [math.prod(extent[i + 1 :]) for i in range(d)]
+        places = [sum((o - low[i]) * steps[i] for i, o in enumerate(at)) for at in itertools.product(*place)]
+        index = torch.tensor(places, dtype=torch.long, device=total.device)
+        total.flatten(2).index_add_(2, index, kernel.flatten(2).to(total.dtype))
     padding = tuple(
         (-low[i], (first.output_size[i] - 1) * first.stride[i] + extent[i] - first.input_size[i] + low[i])
         for i in range(d)
     )
-    error = MOST_CANCELLATION * (first.error + second.error)
-    return first.with_kernel(total, padding=padding, dilation=(1,) * d, groups=groups, error=error)
+    return first.with_kernel(
+        total,
+        padding=padding,
+        dilation=(1,) * d,
+        groups=groups,
+        error=math.inf if unknown(first) or unknown(second) else composed(),  # the sum is rounded once
+        moved=directed.add(margin(first), margin(second), up=True),
+    )
 
 
-def _cancels(kernels: list[torch.Tensor], total: torch.Tensor) -> bool:
-    """Whether so much of the summands cancels that their rounding errors are no longer small beside the sum."""
-    if total.is_meta:
-        return False
-    summands = sum(float(torch.linalg.vector_norm(kernel.to(torch.float64))) for kernel in kernels)
-    return not summands <= MOST_CANCELLATION * float(torch.linalg.vector_norm(total))
-
-
-def _without_groups(convolution: Convolution) -> torch.Tensor:
+def _without_groups(convolution: Convolution, kernel: torch.Tensor) -> torch.Tensor:
     g = convolution.groups
-    blocks = convolution.grouped_taps()
+    blocks = kernel.reshape(g, -1, *kernel.shape[1:])
     _, c_out, c_in, *size = blocks.shape
     dense = blocks.new_zeros(g, c_out, g, c_in, *size)
     index = torch.arange(g)

@@ -17,6 +17,7 @@ from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import drop_unread, rebuild
 from lipaudit.graph.spellings import SOFTMAX
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed
 
 _PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype"}
 _DIVISIONS = {"aten.div.Tensor"}
@@ -70,7 +71,7 @@ def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | N
 class _Total:
     """A sum over an axis, which keeps one entry, in float64, and the sum of the absolute values of its terms.
 
-    ``error`` is that of constants among them, relative to a term.
+    ``error`` is that of its terms, each relative to itself: of constants, and of the operations on the way.
     """
 
     value: torch.Tensor
@@ -99,13 +100,13 @@ def _sum(argument: Argument, axis: int, rank: int, producers: Mapping[str, Node]
         if left is None or right is None:
             return None
         value = left.value + right.value if node.op == "aten.add.Tensor" else left.value - right.value
-        return _Total(value, left.size + right.size, max(left.error, right.error))
+        return _Total(value, left.size + right.size, max(left.error, right.error) + UNIT_ROUNDOFF)
     if node.op == "aten.mul.Tensor":
         for varying, factor in ((node["self"], node["other"]), (node["other"], node["self"])):
             scale = _uniform(factor, axis, rank)
             inner = None if scale is None else _sum(varying, axis, rank, producers)
             if scale is not None and inner is not None and _full(varying, axis, node):
-                error = inner.error + (factor.error if isinstance(factor, Constant) else 0.0)
+                error = composed(inner.error, factor.error if isinstance(factor, Constant) else 0.0)
                 return _Total(scale * inner.value, scale.abs() * inner.size, error)
     return None
 

@@ -12,7 +12,7 @@ import torch
 
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF, as_float64, check_finite, is_finite
+from lipaudit.spectral.rounding import as_float64, check_finite, composed, is_finite
 
 # what recognised operations are called in a simplified graph
 CONVOLUTION, DENSE, SCALE = "lipaudit.convolution", "lipaudit.dense", "lipaudit.scale"
@@ -42,7 +42,7 @@ _SMALLEST = 2.0**-960
 class Dense:
     """x -> W x on the last axis, every other axis is a batch. ``weight`` is (out, in), as stored or in float64.
 
-    ``error`` is that of the constant it comes from, relative to every entry.
+    ``error`` bounds how far an entry may be from the one that the stored numbers define, relative to the entry.
     """
 
     weight: torch.Tensor
@@ -121,7 +121,6 @@ def as_dense(node: Node) -> Dense | None:
             source, weight, flipped = node["input"], node["weight"], False
         case "aten.addmm.default":
             source, weight, flipped = node["mat1"], node["mat2"], True
-            weight = _times(weight, node["alpha"])
             if not isinstance(node["self"], Constant):
                 return None
         case "aten.mm.default":
@@ -133,13 +132,11 @@ def as_dense(node: Node) -> Dense | None:
     if not isinstance(source, Ref) or not isinstance(weight, Constant) or weight.value.dim() != 2:
         return None
     matrix = _stored(weight)
-    return Dense(matrix.T if flipped else matrix, weight.error)
-
-
-def _times(weight: Argument, alpha: Argument) -> Argument:
-    if not isinstance(weight, Constant) or alpha == 1:
-        return weight
-    return replace(weight, value=_weight(weight) * float(alpha), error=weight.error + 2 * UNIT_ROUNDOFF)  # type: ignore[arg-type]
+    dense = Dense(matrix.T if flipped else matrix, weight.error)
+    alpha = node.get("alpha", 1)
+    if alpha == 1:
+        return dense
+    return _scale_matrix(dense, Scale(torch.tensor([float(alpha)], dtype=torch.float64), 0))  # type: ignore[arg-type]
 
 
 def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
@@ -156,6 +153,9 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
         factor = 1 / torch.sqrt(_weight(variance) + float(node["eps"]))  # type: ignore[arg-type]
         scaled = _product(factor, _weight(weight)) if isinstance(weight, Constant) else factor
         error = variance.error + (weight.error if isinstance(weight, Constant) else 0.0)
+        if bool((_weight(variance) < 0).any()) and error:
+            return None  # the sum with epsilon cancels
+        error = composed(error, roundings=4)  # a sum, a root, a quotient and a product
         return None if scaled is None or not bool(torch.isfinite(scaled).all()) else Scale(scaled, 1, error)
     if node.op not in _PRODUCTS:
         return None
@@ -183,7 +183,7 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
     if len(wide) > 1:
         return None
     error = constant.error if isinstance(constant, Constant) else 0.0
-    return Scale(value.flatten(), wide[0] if wide else min(1, len(shape) - 1), 2 * error if divides else error)
+    return Scale(value.flatten(), wide[0] if wide else min(1, len(shape) - 1), composed(error) if divides else error)
 
 
 _BATCH_NORMS = {
@@ -205,10 +205,9 @@ def scale_rows(linear: Linear, scale: Scale, axis: int) -> Linear | None:
             return None
         wider = linear if linear.factor.numel() > 1 else scale
         factor = _product(linear.factor, scale.factor)
-        return None if factor is None else Scale(factor, wider.axis, linear.error + scale.error)
+        return None if factor is None else Scale(factor, wider.axis, composed(linear.error, scale.error))
     if isinstance(linear, Dense):
-        weight = _product(linear.weight, scale.factor[:, None])
-        return None if weight is None else Dense(weight, linear.error + scale.error)
+        return _scale_matrix(linear, scale, output=True)
     return _scale_channels(linear, scale, output=True)
 
 
@@ -217,13 +216,17 @@ def scale_columns(linear: Linear, scale: Scale, axis: int) -> Linear | None:
     if isinstance(linear, Scale) or not _matches(scale, axis):
         return None
     if isinstance(linear, Dense):
-        weight = _product(linear.weight, scale.factor[None, :])
-        return None if weight is None else Dense(weight, linear.error + scale.error)
+        return _scale_matrix(linear, scale, output=False)
     return _scale_channels(linear, scale, output=False)
 
 
 def _matches(scale: Scale, axis: int) -> bool:
     return scale.factor.numel() == 1 or scale.axis == axis
+
+
+def _scale_matrix(dense: Dense, by: Scale, output: bool = True) -> Dense | None:
+    weight = _product(dense.weight, by.factor[:, None] if output else by.factor[None, :])
+    return None if weight is None else Dense(weight, composed(dense.error, by.error))
 
 
 def _scale_channels(convolution: Convolution, by: Scale, output: bool) -> Convolution | None:
@@ -240,8 +243,13 @@ def _scale_channels(convolution: Convolution, by: Scale, output: bool) -> Convol
         scale = scale.reshape(-1, columns, *trailing)
     if _product(convolution.kernel, scale) is None:
         return None
-    scales = (*convolution.scales, scale.to(torch.float64))
-    return replace(convolution, scales=scales, error=convolution.error + by.error)
+    return replace(
+        convolution,
+        scales=(*convolution.scales, scale.to(torch.float64)),
+        error=composed(convolution.error, by.error),
+        # what the operator was off by before is scaled with it
+        moved=convolution.moved and convolution.moved * float(factor.abs().max()) * (1 + 2**-20),
+    )
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:

@@ -1,7 +1,7 @@
 """Convolutions, dense layers and folded scales: linear maps given by weights, whose constant is their spectral norm.
 
 y = K * x + b has the Lipschitz constant sigma_1(K *), whatever b is. The certified brackets come from ``spectral``; what a batch norm
-folded into a kernel adds in rounding is covered by a margin.
+folded into a kernel adds in rounding is covered by a margin (:mod:`lipaudit.graph.margins`).
 """
 
 from __future__ import annotations
@@ -10,47 +10,17 @@ import math
 
 import torch
 
-from lipaudit.graph.branches import MOST_CANCELLATION
-from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
+from lipaudit.graph.margins import exact_norm
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.rules.contraction import matrix_product
 from lipaudit.rules.magnitudes import Magnitude
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.products import BILINEAR, matrix_norm
 from lipaudit.rules.registry import Effect, Settings, rule
-from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF
+from lipaudit.spectral.bracket import Bracket
 
 KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
-
-
-def _folded(bracket: Bracket, node: Node, weight: torch.Tensor) -> Bracket:
-    """Widen a bracket by the rounding of folded scales.
-
-    Each fold multiplies entries by numbers known to 8 u and rounds once, so that the kernel moves by at most c u ||K||_F in the
-    Frobenius norm, its operator by sqrt(taps) times as much, while sigma_1 >= ||K||_F / sqrt(min(c_out, c_in)). Merged
-    branches are sums whose summands are at most ``MOST_CANCELLATION`` times as large.
-    """
-    bracket = _computed(bracket, node.payload.error if node.payload is not None else 0.0, weight)
-    if not node.sources:
-        return bracket
-    margin = 16 * MOST_CANCELLATION * (len(node.sources) + 1) * UNIT_ROUNDOFF * math.sqrt(weight.numel())
-    return bracket * Bracket(math.log1p(-margin), math.log1p(margin))
-
-
-def _computed(bracket: Bracket, error: float, weight: torch.Tensor) -> Bracket:
-    """Widen a bracket by what is not known of weights that are computed from parameters.
-
-    Where every entry is known to a relative e, a tap moves by at most e ||K_t||_F <= e sqrt(min(c_out, c_in)) ||K_t||, and an operator is
-    at least as large as each of its taps. So it moves by at most e sqrt(min(c_out, c_in)) for each of them.
-    """
-    if not error:
-        return bracket
-    margin = error * math.prod(weight.shape[2:]) * math.sqrt(min(weight.shape[:2])) * (1 + 2.0**-20)
-    if margin > LARGEST:
-        return bracket * Bracket(0.0, 0.0, Rigor.NUMERICAL)
-    return bracket * Bracket(log_down(1 - margin), log_up(1 + margin))
 
 
 @rule(
@@ -69,7 +39,7 @@ def convolution(node: Node, settings: Settings) -> Effect:
     if payload is None:
         return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
     found = settings.norms.convolution(payload)
-    bracket, note = _folded(found.bracket, node, payload.weight), found.note
+    bracket, note = exact_norm(found.bracket, payload), found.note
     if node.payload is not None:
         return Effect.stretch(bracket, note=note)
     factors: dict[str, Bracket | float] = {"input": bracket}
@@ -107,7 +77,7 @@ def dense(node: Node, settings: Settings) -> Effect:
     """A matrix product with a constant on one side; leading axes are a batch."""
     if node.payload is not None:
         payload: Dense = node.payload
-        return Effect.stretch(_folded(matrix_norm([payload.weight], settings), node, payload.weight))
+        return Effect.stretch(exact_norm(matrix_norm([payload.weight], settings), payload))
     operands = {key: node[key] for key in _OPERANDS[node.op]}
     varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
     constants = [v for v in operands.values() if isinstance(v, Constant)]
@@ -182,6 +152,5 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
 )
 def scale(node: Node, _settings: Settings) -> Effect:
     """A channelwise scale (batch norm in eval mode, LayerScale, a constant factor) that could not be folded."""
-    # one division and one square root, once more per scale folded into this one
-    bracket = rounded(float(node.payload.factor.abs().max()), 2.0**-48 * (1 + len(node.sources)))
-    return Effect.stretch(_computed(bracket, node.payload.error, node.payload.factor[None, :1]))
+    largest = Bracket.exact(float(node.payload.factor.abs().max()))
+    return Effect.stretch(exact_norm(largest, node.payload))

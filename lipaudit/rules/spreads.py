@@ -14,10 +14,11 @@ from collections.abc import Iterable
 
 import torch
 
+from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Node
 from lipaudit.rules.magnitudes import Magnitude, passes, whole
-from lipaudit.rules.operands import number, rounded
+from lipaudit.rules.operands import number, root, rounded
 from lipaudit.rules.radii import Axes, Radii, axes_of, joined
 from lipaudit.rules.registry import Effect, all_rules
 from lipaudit.spectral.bracket import Bracket
@@ -114,8 +115,13 @@ def tap_sums(convolution: Convolution) -> tuple[Bracket, Bracket]:
     frobenius = taps.square().sum((1, 2))
     product = taps.sum(1).amax(1) * taps.sum(2).amax(1)
     position = float(torch.minimum(frobenius, product).amax(0).sqrt().sum())
-    error = (taps.numel() / convolution.groups + 16) * 2.0**-52
-    return rounded(entry, error), rounded(position, error)
+    error = (taps.numel() / convolution.groups + 16) * 2.0**-52 + min(convolution.error, LARGEST)
+    # an operator that is off by e in the spectral norm has rows off by e, whose sums are off by sqrt(length) e, and so has every K_t
+    off, count = Bracket.at_most(convolution.moved), math.prod(kernel.shape[2:])
+    return (
+        Bracket.sum([rounded(entry, error), off * root(count * kernel.shape[1])]),
+        Bracket.sum([rounded(position, error), off * root(count * count)]),
+    )
 
 
 @passes("aten.softmax.int", "aten._softmax.default", "aten.log_softmax.int", "aten._log_softmax.default")

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import torch
 
+from lipaudit.spectral import directed
 from lipaudit.spectral.batched import largest_spectral_norm
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.geometry import Convolution, padding_source
@@ -56,7 +57,8 @@ def written_out(convolution: Convolution, tol: float, log_floor: float = -math.i
     for part in torch.split(kernels, max(1, CHUNK_ENTRIES // entries)):
         some = convolution.with_kernel(part.flatten(0, 1), groups=len(part))
         bracket = largest_spectral_norm(operator_matrices(some), tol, log_floor)
-        brackets.append(Bracket(log_down(max(0.0, bracket.lower - slack)), log_up(bracket.upper + slack)))
+        lower, upper = directed.add(bracket.lower, -slack, up=False), directed.add(bracket.upper, slack, up=True)
+        brackets.append(Bracket(log_down(max(0.0, lower)), log_up(upper)))
     return Bracket.maximum(brackets)
 
 

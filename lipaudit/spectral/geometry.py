@@ -32,7 +32,8 @@ class Convolution:
     its product with the ``scales``, which are kept apart because the product would take as much memory once more.
     ``input_size`` are the spatial sizes of the input; ``padding`` is a (left, right) pair per axis, for ``transposed``
     the symmetric amount that torch removes. Negative zero padding ignores pixels at the border. ``error`` bounds how far an entry of
-    the kernel may be from the one that is meant, relative to the entry; no norm accounts for it.
+    the kernel may be from the one that is meant, relative to the entry, and ``moved`` the spectral norm of what the operator may be
+    off by beside (:mod:`lipaudit.graph.margins`); no norm accounts for them.
     """
 
     weight: torch.Tensor
@@ -46,6 +47,7 @@ class Convolution:
     output_padding: tuple[int, ...] = ()
     scales: tuple[torch.Tensor, ...] = ()
     error: float = 0.0
+    moved: float = 0.0
 
     def __post_init__(self) -> None:
         d = self.weight.dim() - 2

@@ -36,6 +36,18 @@ def gamma(n: int) -> float:
     return nu / (1 - nu) * (1 + 2**-40)
 
 
+def composed(*errors: float, roundings: int = 1) -> float:
+    """A bound of the relative error of a product or quotient of numbers with these relative errors, rounded so many times.
+
+    It bounds both |computed - exact| / |exact| and |computed - exact| / |computed|; infinite where the errors are large.
+
+    >>> 2**-53 < composed() < 2**-52 < composed(2**-53) < 2**-51, composed(0.9)
+    (True, inf)
+    """
+    total = math.fsum(errors) + roundings * UNIT_ROUNDOFF
+    return total / (1 - total) * (1 + 2**-40) if total < 0.5 else math.inf
+
+
 def log_power_of_two(exponent: float) -> tuple[float, float]:
     """A lower and an upper bound of log(2^exponent) = exponent log 2, for an integer exponent below 2^53.
 

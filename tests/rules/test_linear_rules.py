@@ -92,10 +92,10 @@ def test_data_dependent_bias_is_counted() -> None:
 
 
 def test_folded_kernels_get_a_wider_bracket() -> None:
-    from dataclasses import replace
-
-    plain = operation(DENSE, (), {"input": data(1, 4)}, lambda x: x @ _MATRIX.T, Dense(_MATRIX)).node
-    folded = replace(plain, sources=("bn",))
+    plain, folded = (
+        operation(DENSE, (), {"input": data(1, 4)}, lambda x: x @ _MATRIX.T, Dense(_MATRIX, error)).node
+        for error in (0.0, 1e-15)
+    )
     narrow, wide = (apply_rule(n, Settings()).factors[0] for n in (plain, folded))
     assert wide.log_upper > narrow.log_upper
     assert wide.log_upper - narrow.log_upper < 1e-12
