@@ -97,8 +97,8 @@ class Magnitude:
         around = self.spread(())
         if around.log_upper > 700 or 0 in self.shape:
             return None
-        if self.centre is None:
-            return Interval(-around.upper, around.upper)
+        if self.centre is None:  # bounded by an unknown number around an unknown one
+            return Interval(-_SOMEWHERE, _SOMEWHERE)
         ends = Interval(float(self.centre.min()), float(self.centre.max()))
         return (ends + Interval(-1.0, 1.0) * (ends.largest * (_SLACK - 1))) + Interval(-around.upper, around.upper)
 

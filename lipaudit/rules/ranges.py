@@ -109,7 +109,7 @@ def operand(node: Node, key: str, intervals: tuple[Interval, ...]) -> Interval:
         return intervals[position]
     if isinstance(argument, int | float):
         return _number(argument)
-    if isinstance(argument, Constant) and argument.value.is_meta:
+    if isinstance(argument, Constant) and not argument.known:
         return Interval()
     value = constant(node, key)
     if not isinstance(argument, Constant) or value is None or value.numel() == 0 or bool(value.isnan().any()):
@@ -125,7 +125,7 @@ def _factor(node: Node, key: str) -> Interval:
     argument: Argument = node.get(key, 1)
     if isinstance(argument, int | float):
         return _number(argument)
-    value = constant(node, key)
+    value = constant(node, key) if isinstance(argument, Constant) and argument.known else None
     return Interval() if value is None or value.numel() != 1 else Interval.point(float(value))
 
 
