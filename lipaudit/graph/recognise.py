@@ -12,6 +12,7 @@ from dataclasses import replace
 from lipaudit.graph.activations import recognise_activations
 from lipaudit.graph.attentions import recognise_attentions
 from lipaudit.graph.constant_sums import recognise_constant_sums
+from lipaudit.graph.elementwise import recognise_elementwise
 from lipaudit.graph.lost_constants import with_lost_constants
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
@@ -51,6 +52,7 @@ def recognise(graph: Graph) -> Graph:
         recognise_normalizations,
         recognise_attentions,
         recognise_activations,
+        recognise_elementwise,
     )
     captured = graph
     for step in steps:

@@ -1,0 +1,61 @@
+"""Compositions of element-wise operations as one function of each entry: the constant is the supremum of its |slope|."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from lipaudit.graph.elementwise import ELEMENTWISE, Elementwise
+from lipaudit.graph.node import Node
+from lipaudit.graph.steepest import Slopes
+from lipaudit.rules.magnitudes import Interval, Magnitude, ranged
+from lipaudit.rules.registry import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
+
+
+@rule(
+    ELEMENTWISE,
+    formula="sup |g'| of the composed function g of one entry, over all numbers or the interval that holds every entry",
+    source="interval branch and bound (Hansen and Walster); mean value theorem between continuous joints",
+    two_sided=True, entrywise=True, where_bounded=True,
+)  # fmt: skip
+def elementwise(node: Node, _settings: Settings) -> Effect:
+    """A function that arrived as element-wise operations of one tensor and constants."""
+    payload: Elementwise = node.payload
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        interval = operands[0].interval
+        return _effect(payload, payload.slopes(interval.low, interval.high))
+
+    everywhere = _effect(payload, payload.slopes())
+    return replace(everywhere, given=given)
+
+
+def _effect(payload: Elementwise, found: Slopes) -> Effect:
+    name = f"written out: {payload.formula}"
+    if found.jumps:
+        jump = found.jumps[0]
+        return Effect.unbounded(
+            f"the function ({payload.formula}) jumps by {jump.size:.3g} where its operand is {float(jump.at):.6g}"
+        )
+    if math.isinf(found.upper):
+        grows = "grows beyond every bound" if found.grows else "has no bound that is known"
+        return Effect.unbounded(f"the slope of the function ({payload.formula}) {grows}")
+    if not found.steps:
+        return Effect.stretch(_bracket(found, Rigor.CERTIFIED), note=name)
+    step = found.steps[0]
+    note = f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below float32 rounding"
+    return Effect.stretch(_bracket(found, Rigor.NUMERICAL), note=note)
+
+
+def _bracket(found: Slopes, rigor: Rigor) -> Bracket:
+    if found.lower == found.upper:
+        return Bracket.exact(found.upper, rigor)
+    return Bracket(log_down(found.lower), log_up(found.upper), rigor)
+
+
+@ranged(ELEMENTWISE)
+def values(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """The values of the function on the interval of its operand."""
+    found = node.payload.values(intervals[0].low, intervals[0].high)
+    return Interval(found.low, found.high)

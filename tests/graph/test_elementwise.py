@@ -1,0 +1,161 @@
+"""Compositions of element-wise operations become one operation with the supremum of their slope, and nothing else does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import lipaudit
+from lipaudit.graph.capture import capture
+from lipaudit.graph.elementwise import ELEMENTWISE, recognise_elementwise
+from lipaudit.graph.interpret import interpret
+from lipaudit.graph.recognise import recognise
+from lipaudit.graph.simplify import simplify
+from lipaudit.rules import slopes
+from tests.graph.test_activations import Many
+
+Function = Callable[[Tensor], Tensor]
+ALPHA = torch.linspace(0.5, 3.0, 6)
+
+FINITE: dict[str, tuple[Function, float]] = {
+    "softsign": (functional.softsign, 1.0),
+    "x / (1 + |x|)": (lambda x: x / (1 + x.abs()), 1.0),
+    "x / sqrt(1 + x^2)": (lambda x: x * torch.rsqrt(1 + x.square()), 1.0),
+    "x (x > 0)": (lambda x: x * (x > 0), 1.0),
+    "x (x > 0).float()": (lambda x: x * (x > 0).float(), 1.0),
+    "where": (lambda x: torch.where(x > 0, x, 0.1 * x), 1.0),
+    "where, the other way": (lambda x: torch.where(x <= 0, 3 * x, x), 3.0),
+    "masked_fill": (lambda x: x.masked_fill(x < 0, 0.0), 1.0),
+    "elu": (lambda x: torch.where(x > 0, x, torch.exp(x) - 1), 1.0),
+    "selu": (
+        lambda x: slopes.SELU / 1.6732632423543772 * torch.where(x > 0, x, 1.6732632423543772 * torch.expm1(x)),
+        slopes.SELU,
+    ),
+    "hard sigmoid": (lambda x: torch.where(x < -3, 0.0, torch.where(x > 3, 1.0, (x + 3) / 6)), 1 / 6),
+    "between": (lambda x: torch.where((x > -1) & (x < 1), x, torch.sign(x)), 1.0),
+    "sigmoid": (lambda x: 1 / (1 + torch.exp(-x)), 0.25),
+    "gaussian": (lambda x: torch.exp(-x * x), math.sqrt(2 / math.e)),
+    "squared relu of tanh": (lambda x: torch.relu(torch.tanh(x)) ** 2, 4 / (3 * math.sqrt(3))),
+    "snake": (lambda x: x + torch.sin(x * ALPHA) ** 2 / ALPHA, 2.0),
+    "log1p": (lambda x: torch.sign(x) * torch.log1p(x.abs()), 1.0),
+    "log(1 + relu)": (lambda x: torch.log(1 + torch.relu(x)), 1.0),
+    "sqrt(x^2 + eps)": (lambda x: torch.sqrt(x * x + 1e-6), 1.0),
+    "tanh(exp)": (lambda x: torch.tanh(torch.exp(x)), 0.6627434193491816),
+    "gelu and more": (lambda x: functional.gelu(x) - x, slopes.GELU_ERF),
+    "tanhshrink": (lambda x: x - torch.tanh(x), 1.0),
+    "x times silu over it": (lambda x: torch.sigmoid(x) * x * torch.sigmoid(x), 0.0),
+    "two branches": (lambda x: torch.maximum(x, 0.2 * x) + torch.minimum(x, torch.zeros(6)), 1.2),
+}
+
+
+class Plain(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.fixture(scope="module")
+def bounds() -> dict[str, tuple[str, float | None]]:
+    return {name: audited(function) for name, (function, _) in FINITE.items()}
+
+
+def audited(function: Function, **options: object) -> tuple[str, float | None]:
+    network = lipaudit.audit(Plain(function), input_shape={"x": (1, 6)}, **options).network  # type: ignore[arg-type]
+    return network.status, network.upper_bound
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_constants(name: str, bounds: dict[str, tuple[str, float | None]]) -> None:
+    function, _ = FINITE[name]
+    status, upper = bounds[name]
+    assert status == "finite"
+    assert upper is not None
+    x = torch.cat([torch.linspace(-9, 9, 90001), torch.tensor([-30.0, 30.0])]).double()[:, None].repeat(1, 6)
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(function(x).sum(), x)
+    steepest = float(gradient.abs().max())
+    assert steepest * (1 - 1e-9) <= upper <= steepest * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, constant) in FINITE.items() if constant])
+def test_closed_forms(name: str, bounds: dict[str, tuple[str, float | None]]) -> None:
+    assert bounds[name][1] == pytest.approx(FINITE[name][1], rel=1e-6)
+
+
+def test_values_stay_what_they_were() -> None:
+    functions = {name: function for name, (function, _) in FINITE.items()}
+    graph = capture(Many(functions).eval(), {"x": torch.zeros(1, 6)})
+    recognised = recognise(graph)
+    assert sum(n.op == ELEMENTWISE for n in recognised) >= len(FINITE) - 3
+    x = {"x": torch.randn(1, 6, generator=torch.Generator().manual_seed(0))}
+    for dtype in (None, torch.float64):
+        before, after = (list(interpret(g, x, dtype=dtype).values()) for g in (graph, recognised))
+        for name, a, b in zip(functions, before, after, strict=True):
+            torch.testing.assert_close(a, b, msg=name)
+
+
+JUMPING = {
+    "x (x > 1/2)": (lambda x: x * (x > 0.5), "jumps by 0.5 where its operand is 0.5"),
+    "where": (lambda x: torch.where(x > 1, x, 2 * x), "jumps by 1 where its operand is 1"),
+    "step": (lambda x: (x > 0).float(), "jumps"),
+    "square": (lambda x: x * x, "grows beyond every bound"),
+    "x exp(x)": (lambda x: x * torch.exp(x), "grows beyond every bound"),
+}
+
+
+@pytest.mark.parametrize("name", JUMPING)
+def test_reasons(name: str) -> None:
+    function, reason = JUMPING[name]
+    report = lipaudit.audit(Plain(function), input_shape={"x": (1, 6)})
+    assert report.network.status == "unbounded"
+    assert any(reason in (layer.reason or "") for layer in report.layers)
+
+
+def test_on_a_ball() -> None:
+    around = {"domain": "ball", "around": torch.zeros(1, 6), "radius": 1.0}
+    cases: dict[str, tuple[Function, float]] = {
+        "1 / e^x": (lambda x: 1 / torch.exp(x), math.e),
+        "x^2 (x > 2)": (lambda x: x * x * (x > 2), 0.0),
+        "x e^x": (lambda x: x * torch.exp(x), 2 * math.e),
+        "softsign": (lambda x: x / (1 + x.abs()), 1.0),
+    }
+    for name, (function, constant) in cases.items():
+        status, upper = audited(function, **around)
+        assert status == "finite", name
+        assert upper is not None
+        assert constant * (1 - 1e-9) <= upper <= constant * (1 + 1e-6) + 1e-12, name
+
+
+KEPT: dict[str, Function] = {
+    "activation": lambda x: x * torch.sigmoid(x),
+    "one operation": torch.tanh,
+    "chain": lambda x: torch.relu(torch.tanh(2 * x + 1)),
+    "residual": lambda x: x + torch.tanh(x),
+    "two tensors": lambda x: x * x.flip(1),
+    "broadcast": lambda x: (x[:, :, None] * torch.sigmoid(x[:, None, :])).sum(1),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_stays(name: str) -> None:
+    graph = simplify(capture(Plain(KEPT[name]), {"x": torch.zeros(1, 6)}))
+    assert ELEMENTWISE not in {n.op for n in graph}
+
+
+def test_constants_that_differ_beyond_counting_are_left_to_the_pieces() -> None:
+    many = torch.linspace(0.1, 9, 100)
+
+    class Wide(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x / (many + x.abs())
+
+    graph = capture(Wide(), {"x": torch.zeros(1, 100)})
+    assert ELEMENTWISE not in {n.op for n in recognise_elementwise(graph)}
