@@ -255,7 +255,7 @@ def _constants(nodes: tuple[Node, ...]) -> list[dict[int, Fraction]] | None:
     except RuntimeError:
         return None
     if together.shape[1] > 1:
-        together = torch.unique(together, dim=1)  # type: ignore[no-untyped-call]
+        together = torch.unique(together, dim=1)
     if together.shape[1] > _MAX_FUNCTIONS:
         return None
     return [dict(zip(tensors, map(Fraction, column), strict=True)) for column in together.T.tolist()]

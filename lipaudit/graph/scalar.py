@@ -83,10 +83,10 @@ class Tape:
 
     def constant(self, low: Fraction | int, high: Fraction | int | None = None) -> int:
         """A number, or one between two others."""
-        high = low if high is None else high
-        if max(abs(low), abs(high)) > _LARGEST:
+        ends = Fraction(low), Fraction(low if high is None else high)
+        if max(map(abs, ends)) > _LARGEST:
             raise NotElementaryError("a constant too large")
-        return self._number("constant", (), (Fraction(low), Fraction(high)))
+        return self._number("constant", (), ends)
 
     def between(self, interval: Interval) -> int:
         """The constant that lies in an interval of floats."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 from lipaudit.graph.elementwise import ELEMENTWISE, Elementwise
 from lipaudit.graph.node import Node
 from lipaudit.graph.steepest import Slopes
-from lipaudit.rules.magnitudes import Interval, Magnitude, ranged
+from lipaudit.rules.magnitudes import Magnitude, ranged
 from lipaudit.rules.registry import Effect, Settings, rule
 from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
+from lipaudit.spectral.interval import Interval
 
 
 @rule(
@@ -23,15 +24,20 @@ def elementwise(node: Node, _settings: Settings) -> Effect:
     """A function that arrived as element-wise operations of one tensor and constants."""
     payload: Elementwise = node.payload
 
+    everywhere = payload.slopes()
+
     def given(operands: tuple[Magnitude, ...]) -> Effect:
         interval = operands[0].interval
-        return _effect(payload, payload.slopes(interval.low, interval.high))
+        found = payload.slopes(interval.low, interval.high)
+        if not math.isinf(everywhere.upper) and everywhere.upper <= found.upper:
+            return _effect(payload, everywhere)
+        return _effect(payload, found, Rigor.NUMERICAL if operands[0].radii.finite else Rigor.CERTIFIED)
 
-    everywhere = _effect(payload, payload.slopes())
-    return replace(everywhere, given=given)
+    return replace(_effect(payload, everywhere), given=given)
 
 
-def _effect(payload: Elementwise, found: Slopes) -> Effect:
+def _effect(payload: Elementwise, found: Slopes, rigor: Rigor = Rigor.CERTIFIED) -> Effect:
+    """The effect of a function with the given slopes; ``rigor`` is that of the interval that they are the slopes on."""
     name = f"written out: {payload.formula}"
     if found.jumps:
         jump = found.jumps[0]
@@ -42,7 +48,7 @@ def _effect(payload: Elementwise, found: Slopes) -> Effect:
         grows = "grows beyond every bound" if found.grows else "has no bound that is known"
         return Effect.unbounded(f"the slope of the function ({payload.formula}) {grows}")
     if not found.steps:
-        return Effect.stretch(_bracket(found, Rigor.CERTIFIED), note=name)
+        return Effect.stretch(_bracket(found, rigor), note=name)
     step = found.steps[0]
     note = f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below float32 rounding"
     return Effect.stretch(_bracket(found, Rigor.NUMERICAL), note=note)

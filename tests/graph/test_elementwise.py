@@ -45,7 +45,7 @@ FINITE: dict[str, tuple[Function, float]] = {
     "log1p": (lambda x: torch.sign(x) * torch.log1p(x.abs()), 1.0),
     "log(1 + relu)": (lambda x: torch.log(1 + torch.relu(x)), 1.0),
     "sqrt(x^2 + eps)": (lambda x: torch.sqrt(x * x + 1e-6), 1.0),
-    "tanh(exp)": (lambda x: torch.tanh(torch.exp(x)), 0.6627434193491816),
+    "tanh(exp)": (lambda x: torch.tanh(torch.exp(x)), 0.44774320475604),
     "gelu and more": (lambda x: functional.gelu(x) - x, slopes.GELU_ERF),
     "tanhshrink": (lambda x: x - torch.tanh(x), 1.0),
     "x times silu over it": (lambda x: torch.sigmoid(x) * x * torch.sigmoid(x), 0.0),
