@@ -26,18 +26,20 @@ def elementwise(node: Node, _settings: Settings) -> Effect:
 
     everywhere = payload.slopes()
 
+    def within(interval: Interval) -> Bracket:
+        slopes = payload.slopes(interval.low, interval.high)
+        return Bracket.at_most(slopes.upper, Rigor.NUMERICAL if slopes.steps else Rigor.CERTIFIED)
+
     def given(operands: tuple[Magnitude, ...]) -> Effect:
-        interval = operands[0].interval
-        found = payload.slopes(interval.low, interval.high)
-        if not math.isinf(everywhere.upper) and everywhere.upper <= found.upper:
+        found = operands[0].least(within)
+        if everywhere.upper <= found.upper:
             return _effect(payload, everywhere)
-        return _effect(payload, found, Rigor.NUMERICAL if operands[0].radii.finite else Rigor.CERTIFIED)
+        return Effect.stretch(found, note=f"written out: {payload.formula}")
 
     return replace(_effect(payload, everywhere), given=given)
 
 
-def _effect(payload: Elementwise, found: Slopes, rigor: Rigor = Rigor.CERTIFIED) -> Effect:
-    """The effect of a function with the given slopes; ``rigor`` is that of the interval that they are the slopes on."""
+def _effect(payload: Elementwise, found: Slopes) -> Effect:
     name = f"written out: {payload.formula}"
     if found.jumps:
         jump = found.jumps[0]
@@ -48,7 +50,7 @@ def _effect(payload: Elementwise, found: Slopes, rigor: Rigor = Rigor.CERTIFIED)
         grows = "grows beyond every bound" if found.grows else "has no bound that is known"
         return Effect.unbounded(f"the slope of the function ({payload.formula}) {grows}")
     if not found.steps:
-        return Effect.stretch(_bracket(found, rigor), note=name)
+        return Effect.stretch(_bracket(found, Rigor.CERTIFIED), note=name)
     step = found.steps[0]
     note = f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below float32 rounding"
     return Effect.stretch(_bracket(found, Rigor.NUMERICAL), note=note)
