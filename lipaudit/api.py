@@ -23,6 +23,7 @@ from lipaudit.frontends.domains import (
     pixels_of,
     resolve_domain,
 )
+from lipaudit.frontends.memory import allowed_memory
 from lipaudit.frontends.methods import OURS, find_compared, find_requested, requested_norms
 from lipaudit.frontends.module import Network
 from lipaudit.graph.placeholders import has_values
@@ -89,6 +90,7 @@ def audit(
     iterations: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     absolute_paths: bool = False,
+    max_memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Bound how far a network can stretch a perturbation of its input, per layer and as a whole.
@@ -130,6 +132,8 @@ def audit(
             does not exist. Other methods and ``structure`` have nothing to keep.
         absolute_paths: keep the folders of the model's and the centre's file in the report; without it a path outside the working
             directory is cut to its last part.
+        max_memory: how much memory the tensors that an ONNX file describes may take, in bytes or as text (``"16GB"``); default:
+            4GB. A file that asks for more is refused before anything is computed.
         progress: called as progress(done, total, name) while layers are bounded.
 
     Returns:
@@ -164,7 +168,8 @@ def audit(
     clock = Clock()
     means, stds = _numbers(mean), _numbers(std)
     check_normalisation(means, stds, request)
-    loaded = open_model(model, input_shape, weights, arch, structure, fix)
+    with allowed_memory(max_memory):
+        loaded = open_model(model, input_shape, weights, arch, structure, fix)
     loaded = replace(loaded, preprocessing=override_preprocessing(loaded, means, stds))
     clock.lap("load")
     with placed(loaded, device, structure) as place:
@@ -250,6 +255,7 @@ def compare(
     seed: int = 0,
     iterations: int | None = None,
     time_limit: float | None = 60.0,
+    max_memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Measure every convolution and dense layer of a network by several methods, beside certified bounds of its true norm.
@@ -258,7 +264,8 @@ def compare(
     that layer. The network's figure by each method is propagated over all inputs from the same figures.
 
     Args:
-        model, input_shape, fix, weights, arch, device, tol, seed: as for :func:`audit`; ``tol`` is that of the certified bounds.
+        model, input_shape, fix, weights, arch, device, tol, seed, max_memory: as for :func:`audit`; ``tol`` is that of the certified
+            bounds.
         methods: names as ``lipaudit methods`` lists them, in a list or tuple, or as ``--methods`` takes them; default: every method.
         iterations: iterations or samples, for the methods that have any; default: the number that ``lipaudit methods`` shows
             for each.
@@ -280,7 +287,8 @@ def compare(
         raise UsageError(f"the time limit (--time-limit) is a number of seconds above 0, not {time_limit!r}")
     chosen = find_compared(methods, iterations)
     options = [(m, Options(iterations if m.iterations is not None else None, seed=seed, tolerance=tol)) for m in chosen]
-    loaded = open_model(model, input_shape, weights, arch, fix=fix)
+    with allowed_memory(max_memory):
+        loaded = open_model(model, input_shape, weights, arch, fix=fix)
     with placed(loaded, device) as place:
         network = captured(loaded, place)
         layers, results = compare_methods(

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+
 from lipaudit.escaping import printable_lines
+
+# as torch, the C++ library, the dynamic loader and Python's threads say it
+_NO_MEMORY = (
+    "can't allocate memory",
+    "annot allocate memory",
+    "std::bad_alloc",
+    "failed to map segment",
+    "can't start new thread",
+)
 
 
 class LipauditError(Exception):
@@ -37,6 +48,33 @@ class ModelNotFoundError(LipauditError):
 
 class ModelLoadError(LipauditError):
     """A model was found but cannot be loaded: truncated, of another architecture, refused for safety."""
+
+
+class OutOfMemoryError(LipauditError):
+    """The system gives no more memory; nothing is wrong with the model or with lipaudit."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the system gives no more memory: free some, allow the process more (ulimit -v, the limits of a container), or audit "
+            "at a smaller input size"
+        )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or what caused it, says that the system gave no more memory, as Python, numpy, torch or the loader say it.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("std::bad_alloc")), is_out_of_memory(KeyError("x"))
+    (True, True, False)
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        named = type(seen).__name__ in ("MemoryError", "_ArrayMemoryError", "OutOfMemoryError")
+        if named or (isinstance(seen, OSError) and seen.errno == errno.ENOMEM):
+            return True
+        if isinstance(seen, RuntimeError | ImportError) and any(text in str(seen) for text in _NO_MEMORY):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 class WeightsUnavailableError(ModelLoadError):

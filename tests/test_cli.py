@@ -91,6 +91,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "fix": None,
                 "weights": None,
                 "arch": None,
+                "max_memory": None,
                 "device": "auto",
                 "tol": 1e-3,
                 "structure": False,

@@ -26,6 +26,7 @@ from lipaudit.cli.options import (
     format_option,
     input_option,
     input_shape,
+    memory_option,
     positive,
     seed_option,
     tolerance_option,
@@ -46,6 +47,7 @@ _OPTIONS = with_options(
     fix_option,
     weights_option,
     arch_option,
+    memory_option,
     device_option,
     tolerance_option(
         "Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded convolutions may "

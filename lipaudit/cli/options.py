@@ -125,6 +125,12 @@ weights_option = click.option(
     metavar="TAG|FILE|random",
     help="Weights to load; 'random' for those that a training would start from, without a download.",
 )
+memory_option = click.option(
+    "--max-memory",
+    metavar="SIZE",
+    help="How much memory the tensors that an ONNX file describes may take, such as 16GB. Default: 4GB. A file that asks for more is "
+    "refused before anything is computed.",
+)
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from lipaudit.errors import LipauditError, OutputError
+from lipaudit.errors import LipauditError, OutOfMemoryError, OutputError, is_out_of_memory
 from lipaudit.escaping import printable, printable_lines
 from lipaudit.fleet.interrupts import delayed, raise_remembered
 
@@ -83,6 +83,8 @@ def complain(error: Exception, debug: bool, spec: str = "") -> int:
     if debug:
         with suppress(OSError):
             click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
+    if not isinstance(error, LipauditError) and is_out_of_memory(error):
+        error = OutOfMemoryError()
     message = one_line(str(error)) or type(error).__name__
     if isinstance(error, LipauditError):
         say_failure(spec, message)

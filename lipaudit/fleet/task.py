@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lipaudit import __version__
-from lipaudit.errors import LipauditError, ModelLoadError, UsageError
+from lipaudit.errors import LipauditError, ModelLoadError, OutOfMemoryError, UsageError, is_out_of_memory
 from lipaudit.fleet.content import external_files, named_files
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.frontends.spec import Kind, parse_spec
@@ -71,6 +71,8 @@ def perform(task: Task) -> Entry:
             task, f"the code of {task.spec} ended Python with sys.exit({error.code!r})", ModelLoadError.exit_code
         )
     except Exception as error:
+        if is_out_of_memory(error):
+            return _failed(task, str(OutOfMemoryError()), OutOfMemoryError.exit_code)
         hint = "a defect of lipaudit; audit it alone with --debug for the traceback and report it"
         return _failed(task, f"{type(error).__name__}: {error} ({hint})", _DEFECT)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lipaudit.errors import LipauditError, ModelLoadError, UsageError
+from lipaudit.errors import LipauditError, ModelLoadError, OutOfMemoryError, UsageError, is_out_of_memory
 from lipaudit.frontends import registry
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.factory import build_from_factory
@@ -52,6 +52,8 @@ def load(
     except LipauditError:
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise OutOfMemoryError from error
         reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise ModelLoadError(
             f"{spec[:200]} cannot be loaded: {type(error).__name__}: {reason}; check the file and its input size, or save or "

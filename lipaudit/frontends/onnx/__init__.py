@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import sha256
 from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
+from lipaudit.frontends.memory import require
 from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     attention,
     block_quantised,
@@ -35,8 +37,9 @@ from lipaudit.frontends.onnx.file import read_model
 from lipaudit.frontends.onnx.inputs import GraphInput, batch_of, free_inputs, graph_inputs, hold, resolve_inputs
 from lipaudit.frontends.onnx.network import OnnxNetwork, build_network
 from lipaudit.frontends.onnx.outputs import real_outputs
-from lipaudit.frontends.onnx.parity import check_parity
+from lipaudit.frontends.onnx.parity import check_parity, rows_compared
 from lipaudit.frontends.onnx.prepare import prepare
+from lipaudit.frontends.onnx.room import COPIES
 from lipaudit.frontends.shapes import Shape
 
 
@@ -73,7 +76,9 @@ def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed
         module, agreement = _converted(path, original, model, inputs, shapes, held, batch)
         notes = [agreement]
         if batch > 1:
-            notes.append(f"The file fixes a batch of {batch}; one sample is audited, each row was compared.")
+            compared = "each row" if batch == rows_compared(batch) else f"{rows_compared(batch)} of its rows"
+            were = "was" if batch == rows_compared(batch) else "were"
+            notes.append(f"The file fixes a batch of {batch}; one sample is audited, {compared} {were} compared.")
     except ModelLoadError:
         if batch == 1:
             raise
@@ -107,11 +112,13 @@ def _converted(
     batch: int,
 ) -> tuple[OnnxNetwork, str]:
     """The network for these shapes, and the sentence that says who agrees with it."""
+    entries = sum(math.prod(shapes[i.name]) * i.dtype.itemsize for i in inputs)
+    require(COPIES * batch * entries, f"an input of {' and '.join('x'.join(map(str, i.axes)) for i in inputs)}")
     generator = torch.Generator().manual_seed(0)
     examples = {
         i.name: torch.randn(shapes[i.name], generator=generator, dtype=torch.float32).to(i.dtype) for i in inputs
     }
-    module = build_network(model, examples, held)
+    module = build_network(model, examples, held, batch)
     judge, tolerance = check_parity(module, path, original, inputs, shapes, batch, held)
     return module, f"The conversion from ONNX agrees with {judge} on random inputs to {tolerance:g} of the output."
 

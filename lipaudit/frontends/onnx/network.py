@@ -29,6 +29,7 @@ from lipaudit.frontends.onnx.operators import (
     standard_domain,
     to_numpy,
 )
+from lipaudit.frontends.onnx.room import Room
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,40 @@ class OnnxNetwork(nn.Module):
 class _Builder:
     opsets: dict[str, int]
     needed: set[str]
+    room: Room
     network: OnnxNetwork = field(default_factory=OnnxNetwork)
     values: dict[str, Value] = field(default_factory=dict)
     initializers: set[str] = field(default_factory=set)
 
-    def add_graph(self, graph: onnx.GraphProto) -> None:
+    def add_graph(self, graph: onnx.GraphProto, due: Mapping[int, list[str]] | None = None) -> None:
         for initializer in graph.initializer:
             self.values[initializer.name] = Value(initializer.name, constant=_array(initializer))
             self.initializers.add(initializer.name)
         if graph.sparse_initializer:
             raise ModelLoadError("the ONNX graph has sparse initialisers, which are not supported: store them dense")
-        for node in graph.node:
+        for index, node in enumerate(graph.node):
             self.add_node(node)
+            for name in node.output:
+                if name in self.values:
+                    self.room.hold(name, self.values[name])
+            for name in (due or {}).get(index, ()):
+                self.room.release(name)
+                self.values.pop(name, None)
+
+    def add_all(self, graph: onnx.GraphProto) -> None:
+        """The whole graph; a value is dropped once nothing later reads it."""
+        last = {name: index for index, node in enumerate(graph.node) for name in (*node.output, *_read_by(node))}
+        last.update((output.name, len(graph.node)) for output in graph.output)
+        due: dict[int, list[str]] = {}
+        for name, index in last.items():
+            due.setdefault(index, []).append(name)
+        self.add_graph(graph, due)
 
     def add_node(self, proto: onnx.NodeProto) -> None:
         operator = operator_name(proto)
         view = NodeView(proto, self.opsets.get(standard_domain(proto.domain), 0), tuple(self._operands(proto)))
         data = [v for v in view.operands if v is not None and v.constant is None]
+        self.room.expect(view)
         if operator in SHAPE_ONLY:
             self.values[proto.output[0]] = Value(proto.output[0], constant=shape_constant(view))
         elif operator == "If":
@@ -161,22 +179,27 @@ class _Builder:
 
 
 def build_network(
-    model: onnx.ModelProto, examples: Mapping[str, torch.Tensor], held: Mapping[str, torch.Tensor] | None = None
+    model: onnx.ModelProto,
+    examples: Mapping[str, torch.Tensor],
+    held: Mapping[str, torch.Tensor] | None = None,
+    batch: int = 1,
 ) -> OnnxNetwork:
     """The network of an ONNX model.
 
     ``examples`` holds one tensor per graph input that is not ``held``; their shapes are the only ones that the result accepts.
+    ``batch`` is how many samples the file computes at once.
     Raises :class:`~lipaudit.frontends.onnx.operators.UnsupportedOperatorError` naming the operator and the node.
     """
     graph = model.graph
     opsets = {standard_domain(o.domain): o.version for o in model.opset_import}
-    builder = _Builder(opsets, _read_names(graph))
+    builder = _Builder(opsets, _read_names(graph), Room(opsets, batch))
     for name, example in examples.items():
         builder.values[name] = Value(name, example=example)
+        builder.room.hold(name, builder.values[name])
     for name, tensor in (held or {}).items():
         builder.values[name] = Value(name, constant=to_numpy(tensor))
     with torch.no_grad():
-        builder.add_graph(graph)
+        builder.add_all(graph)
     network = builder.network
     network.inputs = list(examples)
     for output in graph.output:
@@ -205,12 +228,13 @@ def _with_releases(steps: list[Step], kept: set[str]) -> list[Step]:
 
 def _read_names(graph: onnx.GraphProto) -> set[str]:
     names = {output.name for output in graph.output}
-    for node in graph.node:
-        names.update(node.input)
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                names |= _read_names(attribute.g)
-    return names
+    return names.union(*(_read_by(node) for node in graph.node))
+
+
+def _read_by(node: onnx.NodeProto) -> set[str]:
+    """What a node reads, its subgraphs included."""
+    graphs = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+    return set(node.input).union(*map(_read_names, graphs))
 
 
 def _outer_names(proto: onnx.NodeProto) -> bool:

@@ -26,6 +26,8 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 2e-2, torc
 _SCALES = (1.0, 10.0)  # the larger one reaches the flat parts of activations
 _NOISE_FACTOR = 10.0
 _DRAWS = 3
+_ROWS = 256  # rows of a fixed batch that are compared, each by a run of its own
+_AT_ONCE = 2**20  # entries that are compared in one step
 _TINY = float(np.finfo(np.float32).tiny)
 _TOGETHER = 2**28  # bytes of intermediate values that are compared in one run
 
@@ -51,11 +53,11 @@ def check_parity(
     dtypes = _dtypes(model, inputs)
     comparison = _Comparison(module, model, batch, dtypes)
     generator = np.random.default_rng(0)
-    draws = [_samples(generator, inputs, shapes, batch, scale) for scale in _SCALES]
-    groups = [()] if batch > 1 else comparison.groups(draws[0])
+    groups = [()] if batch > 1 else comparison.groups(_samples(generator, inputs, shapes, batch, _SCALES[0]))
     judge = Judge(path, model, chain(*groups, comparison.outputs))
     constants = {name: to_numpy(_of_samples(tensor, batch)) for name, tensor in (held or {}).items()}
-    for samples in draws:
+    for scale in _SCALES:
+        samples = _samples(generator, inputs, shapes, batch, scale)
         feeds = {entry.name: to_numpy(sample) for entry, sample in zip(inputs, samples, strict=True)} | constants
         for position, group in enumerate(groups):
             comparison.compare(samples, judge, feeds, group, position == len(groups) - 1)
@@ -77,7 +79,7 @@ def _samples(
     samples = []
     for entry in inputs:
         shape = (batch, *shapes[entry.name][1:]) if batch > 1 else shapes[entry.name]
-        array = np.asarray(generator.standard_normal(shape) * scale).astype(np.float32)
+        array = np.asarray(generator.standard_normal(shape, dtype=np.float32) * np.float32(scale))
         samples.append(torch.from_numpy(array).to(entry.dtype))
     return samples
 
@@ -109,17 +111,37 @@ class _Gap:
 def _gap(ours: Array, theirs: Array) -> _Gap:
     if ours.shape != theirs.shape:
         return _Gap(math.inf, 0.0, f"in shape: {list(ours.shape)} where it has {list(theirs.shape)}")
-    a, b = ours.astype(np.float64), theirs.astype(np.float64)
-    finite = np.isfinite(a) & np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return _Gap(math.inf, 0.0, "in which entries are finite")
-    difference, size = float(np.abs(a[finite] - b[finite]).max(initial=0.0)), float(np.abs(b[finite]).max(initial=0.0))
+    first, second = ours.reshape(-1), theirs.reshape(-1)
+    difference = size = 0.0
+    for start in range(0, first.size, _AT_ONCE):
+        a, b = (array[start : start + _AT_ONCE].astype(np.float64) for array in (first, second))
+        finite = np.isfinite(a) & np.isfinite(b)
+        if not finite.all():
+            if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+                return _Gap(math.inf, 0.0, "in which entries are finite")
+            a, b = a[finite], b[finite]
+        difference = max(difference, float(np.abs(a - b).max(initial=0.0)))
+        size = max(size, float(np.abs(b).max(initial=0.0)))
     return _Gap(difference, size, f"by {difference:.3g}, values reach {size:.3g}")
+
+
+def rows_compared(batch: int) -> int:
+    """How many rows of a fixed batch are compared."""
+    return len(_rows(batch))
+
+
+def _rows(batch: int) -> list[int]:
+    """All rows of a batch, or of a large one the first, the last and others at random."""
+    if batch <= _ROWS:
+        return list(range(batch))
+    drawn = np.random.default_rng(0).choice(np.arange(1, batch - 1), _ROWS - 2, replace=False)
+    return sorted({0, batch - 1, *map(int, drawn)})
 
 
 class _Comparison:
     def __init__(self, module: OnnxNetwork, model: onnx.ModelProto, batch: int, dtypes: set[torch.dtype]) -> None:
         self.module, self.batch = module, batch
+        self._rows = _rows(batch)
         self.tolerance = max(TOLERANCE[dtype] for dtype in dtypes)
         self.outputs = [output.name for output in model.graph.output]
         self._nodes = {name: node for node in model.graph.node for name in node.output if name}
@@ -158,7 +180,7 @@ class _Comparison:
         with np.errstate(all="ignore"):
             theirs = judge.run(feeds, wanted)
         ours = self._evaluate(self.module, samples, names)
-        gaps = {name: _gap(ours[name], np.asarray(theirs[name])) for name in wanted}
+        gaps = {name: _gap(ours[name], self._compared(np.asarray(theirs[name]))) for name in wanted}
         doubtful = {name: gap for name, gap in gaps.items() if gap.difference > self.tolerance * max(gap.size, _TINY)}
         if not doubtful:
             return
@@ -176,9 +198,15 @@ class _Comparison:
             values_of(
                 module, [s[i : i + 1] for s in samples] if self.batch > 1 else samples, names, self.outputs, rounding
             )
-            for i in range(self.batch)
+            for i in self._rows
         ]
         return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]} if self.batch > 1 else rows[0]
+
+    def _compared(self, theirs: Array) -> Array:
+        """The rows of the batch that are compared."""
+        if len(self._rows) == self.batch or theirs.shape[:1] != (self.batch,):
+            return theirs
+        return theirs[self._rows]
 
     def _noise(self, samples: list[torch.Tensor], names: tuple[str, ...], ours: dict[str, Array]) -> dict[str, float]:
         """How far rounding moves values: the largest change among draws, from where the network's own rounding is away."""

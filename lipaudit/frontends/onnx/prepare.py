@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
 from onnx import inliner, version_converter
 
 from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.memory import require
 from lipaudit.frontends.onnx.ml import without_idle_normalizers
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, find_converter, operator_name
 
 _OLDEST_OPSET = 9
+_NODE = 20_000  # bytes that a node takes in the end: its protocol buffer, its module, its rule
+_DEEPEST = 100
 
 
 def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -26,8 +29,48 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its own functions written out."""
-    return inliner.inline_local_functions(model) if model.functions else model
+    """The model with its own functions written out, once it is known how many nodes that makes."""
+    if not model.functions:
+        return model
+    nodes = count_nodes(model)
+    require(nodes * _NODE, f"the {nodes} nodes of the graph, once its functions are written out,")
+    return inliner.inline_local_functions(model)
+
+
+def count_nodes(model: onnx.ModelProto) -> int:
+    """How many nodes the graph has once its functions are written out, without writing them out.
+
+    Raises :class:`ModelLoadError` for functions that call themselves, or one another in longer chains than anybody writes.
+    """
+    bodies = {(f.domain, f.name): list(_all_nodes(f.node)) for f in model.functions}
+    counts: dict[tuple[str, str], int] = {}
+    open_calls: list[tuple[str, str]] = []
+
+    def count(nodes: Iterable[onnx.NodeProto]) -> int:
+        return sum(count_of((node.domain, node.op_type)) for node in nodes)
+
+    def count_of(key: tuple[str, str]) -> int:
+        if key not in bodies:
+            return 1
+        if key not in counts:
+            if key in open_calls or len(open_calls) >= _DEEPEST:
+                reason = "calls itself" if key in open_calls else f"lies more than {_DEEPEST} calls deep"
+                raise ModelLoadError(f"the function {key[1]!r} of the ONNX file {reason}: it cannot be written out")
+            open_calls.append(key)
+            counts[key] = count(bodies[key])
+            open_calls.pop()
+        return counts[key]
+
+    return count(_all_nodes(model.graph.node))
+
+
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _all_nodes(graph.node)
 
 
 def standard_opset(model: onnx.ModelProto) -> int:
