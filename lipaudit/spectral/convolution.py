@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lipaudit.spectral.borders import border_bound
 from lipaudit.spectral.bracket import Bracket, log_up, round_down, round_up
 from lipaudit.spectral.evaluated import symbol_gram
 from lipaudit.spectral.explicit import group_entries, group_work, is_small, written_out
@@ -150,7 +151,19 @@ def _solve(convolution: Convolution, tol: float) -> _Found:
         return _Found(-math.inf, log_upper, "reshaped kernel").times(window_copies(convolution))
     else:
         found = _grid_or_torus(reduced, tol)
-    return found if found.exact else found.times(reduced.copies)
+    if found.exact or reduced.copies == 1:
+        return found if found.exact else found.times(reduced.copies)
+    return _with_border(convolution, found.times(reduced.copies), tol)
+
+
+def _with_border(convolution: Convolution, found: _Found, tol: float) -> _Found:
+    """The bound by what reflected or repeated borders add to the zero-padded convolution, where that is smaller."""
+    if convolution.padding_mode == "circular":
+        return found
+    bound = border_bound(convolution, tol, lambda c, t: convolution_norm(c, t).bracket)
+    if bound is None or bound.log_upper >= found.log_upper:
+        return found
+    return replace(found, log_upper=bound.log_upper, note="zero padding and border", group_log_uppers=None)
 
 
 def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:

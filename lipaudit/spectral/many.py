@@ -95,7 +95,10 @@ def _batch(convolutions: list[Convolution], tol: float) -> Search[list[Convoluti
     ordinary = convolutions[0].adjoint() if convolutions[0].transposed else convolutions[0]
     layers, groups = len(convolutions), ordinary.groups
     shape = reduce(crop(ordinary.to("meta")), drop_zeros=False)
-    if shape.too_large or _points(_lattice(shape, tol)[0]) * groups * layers > TABLE_NUMBERS:
+    bordered = (
+        ordinary.padding_mode in ("reflect", "replicate") and shape.copies > 1
+    )  # each border has a norm of its own
+    if bordered or shape.too_large or _points(_lattice(shape, tol)[0]) * groups * layers > TABLE_NUMBERS:
         return [_alone(c, tol) for c in convolutions]
     kernels = torch.stack([c.kernel.detach().to(torch.float64) for c in convolutions])
     # a kernel that holds NaN or infinity has no finite maximum

@@ -9,7 +9,8 @@ Circular padding: the padded input is periodic, so the output is a selection of 
 period H, each row at most ceil(output / H) times. If the stride divides H and every row occurs once, this is exact.
 
 Reflect and replicate padding: the norm of the padding (root of the largest number of copies of a pixel) times that of
-the unpadded convolution of the padded input.
+the unpadded convolution of the padded input; or what the borders add to the zero-padded convolution (``borders``), where that is
+smaller.
 """
 
 from __future__ import annotations
