@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit import __version__
@@ -26,12 +25,15 @@ from lipaudit.frontends.domains import (
 from lipaudit.frontends.memory import allowed_memory
 from lipaudit.frontends.methods import OURS, find_compared, find_requested, requested_norms
 from lipaudit.frontends.module import Network
+from lipaudit.graph.node import Graph
 from lipaudit.graph.placeholders import has_values
 from lipaudit.network.comparison import compare_methods
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.extents import Extents
-from lipaudit.network.lower import jacobian_lower_bound
+from lipaudit.network.lower import measured_lower_bound
+from lipaudit.network.measured import Pair
+from lipaudit.network.pair_file import check_pair_file, write_pair
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.opening import (
     Clock,
@@ -79,6 +81,7 @@ def audit(
     device: str = "auto",
     tol: float = 1e-3,
     lower_bound: bool = False,
+    save_pair: str | os.PathLike[str] | None = None,
     seed: int = 0,
     structure: bool = False,
     domain: str = "global",
@@ -113,7 +116,9 @@ def audit(
         device: "auto", "cpu" or "cuda": where the network itself runs (for ``lower_bound``). On a GPU lipaudit's own
             norms are found there, too, all together; in float64 everywhere.
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
-        lower_bound: also search for a large Jacobian norm, an empirical lower bound of the whole network.
+        lower_bound: also search for two inputs between which the whole network stretches much; what is measured between them
+            is an empirical lower bound.
+        save_pair: a file NAME.npz for these two inputs: arrays ``x.INPUT`` and ``y.INPUT``; with ``lower_bound`` only.
         seed: seeds that search, and the random start of a published method.
         structure: only find out which operations and whether the network have a finite constant, in seconds: models given by
             name are built without weights, no norm is computed, the report has statuses and no figures.
@@ -159,6 +164,8 @@ def audit(
         raise UsageError(
             "structure reads no weights: leave out weights (--weights), arch (--arch) and the lower bound (--lower-bound)"
         )
+    if save_pair is not None:
+        check_pair_file(os.fspath(save_pair), lower_bound)
     if structure and published is not None:
         raise UsageError("structure computes no norms: leave out the method (--method)")
     if cache is not None and not os.fspath(cache):
@@ -196,8 +203,10 @@ def audit(
         others = _other_domains(found, region, loaded)
         clock.lap("propagation")
         lower = None
+        pair = None
         if lower_bound:
-            lower = _lower_bound(loaded.module, inputs, seed, region)
+            pair = _lower_bound(network_in.graph, inputs, seed, region)
+            lower = None if pair is None else pair.quotient
             clock.lap("lower bound")
         scale = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
         network = network_record(simple, found, rows, lower, scale, loaded.output_names, region.name)
@@ -209,7 +218,12 @@ def audit(
                     other.name, there, layer_records(simple, there, loaded.node_names, loaded.module_paths), scale
                 )
             )
-        network = replace(network, other_domains=tuple(elsewhere), output_diameter=diameter)
+        network = replace(
+            network,
+            other_domains=tuple(elsewhere),
+            output_diameter=diameter,
+            lower_bound_distance=None if pair is None else pair.distance,
+        )
         doubts = _weighed(network, lower)
         return AuditReport(
             model=model_record(loaded, network_in.graph, structure, absolute_paths),
@@ -235,6 +249,7 @@ def audit(
                 *loaded.notes,
                 *remarks(network_in.graph),
                 *doubts,
+                *_found(pair, lower_bound, save_pair),
                 *_recalled(norms, store, absolute_paths),
             ),
             timings=clock.laps,
@@ -326,14 +341,28 @@ def _other_domains(found: Propagation, region: Domain, loaded: LoadedModel) -> l
     return [] if pixels is None else [pixels]
 
 
-def _lower_bound(module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int, region: Domain) -> float:
+def _lower_bound(graph: Graph, inputs: Mapping[str, torch.Tensor], seed: int, region: Domain) -> Pair | None:
     try:
-        return jacobian_lower_bound(module, inputs, seed, region)
+        return measured_lower_bound(graph, inputs, seed, region)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         raise CaptureError(
-            f"the network's Jacobian cannot be computed ({reason}): leave out the lower bound (--lower-bound)"
+            f"the network's gradient cannot be computed ({reason}): leave out the lower bound (--lower-bound)"
         ) from error
+
+
+def _found(pair: Pair | None, asked: bool, file: str | os.PathLike[str] | None) -> list[str]:
+    """Where the two inputs of the lower bound are kept, or why there are none."""
+    if pair is None:
+        return (
+            ["No lower bound was searched: the network is no graph of operations that can be evaluated."]
+            if asked
+            else []
+        )
+    if file is None:
+        return []
+    write_pair(pair, Path(file))
+    return [f"The two inputs between which the lower bound was measured are in {Path(file).name}."]
 
 
 def _shown(path: str, absolute: bool) -> str:
@@ -355,17 +384,15 @@ def _recalled(norms: Norms, store: NormStore | None, absolute_paths: bool) -> li
 
 
 def _weighed(network: NetworkRecord, lower: float | None) -> list[str]:
-    """What a Jacobian norm that was found says of the network's figure.
-
-    A Jacobian is computed in the network's own precision: a hair above the figure is its rounding.
-    """
+    """What a stretching that was measured says of the network's figure; rounding has been subtracted from it."""
     if lower is None:
         return []
-    if network.upper_bound is not None and lower > network.upper_bound * 1.01:
+    if network.upper_bound is not None and lower > network.upper_bound * (1 + 1e-9):
         raise GraphError(
-            f"a Jacobian of norm {lower:.6g} was found above the upper bound {network.upper_bound:.6g}: lipaudit or the "
-            "captured graph is wrong, and no figure of this audit can be trusted; please report the model"
+            f"two inputs were found whose outputs differ by {lower:.9g} times their distance, above the upper bound "
+            f"{network.upper_bound:.9g}: lipaudit or the captured graph is wrong, and no figure of this audit can be trusted; please "
+            "report the model"
         )
     if is_refuted(network):
-        return ["The estimate lies below a Jacobian norm that was found: it is too small."]
+        return ["The estimate lies below a stretching that was measured: it is too small."]
     return []

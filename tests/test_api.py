@@ -288,12 +288,12 @@ def test_iterations_and_seed_reach_the_method() -> None:
     assert estimate(iterations=1, seed=1) == estimate(iterations=1, seed=1)
 
 
-def test_an_estimate_below_a_jacobian_norm_that_was_found_is_said_to_be_too_small() -> None:
+def test_an_estimate_below_a_stretching_that_was_measured_is_said_to_be_too_small() -> None:
     net = nn.Conv2d(1, 1, 3, padding=1, bias=False)
     nn.init.ones_(net.weight)
     options: dict[str, Any] = {"input_shape": (1, 16, 16), "lower_bound": True}
     small_one, fair = (lipaudit.audit(net, method=name, **options) for name in ("miyato2018", "sedghi2019"))
-    note = "The estimate lies below a Jacobian norm that was found: it is too small."
+    note = "The estimate lies below a stretching that was measured: it is too small."
     assert small_one.network.estimate == pytest.approx(3.0)  # the norm of nine ones in a row
     assert small_one.network.lower_bound > 8.5
     assert note in small_one.notes

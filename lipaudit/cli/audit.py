@@ -103,7 +103,14 @@ _OPTIONS = with_options(
         help="Iterations or samples of a published method that has any. Default: see `lipaudit methods`.",
     ),
     click.option(
-        "--lower-bound", is_flag=True, help="Also search the network's Jacobian for an empirical lower bound."
+        "--lower-bound",
+        is_flag=True,
+        help="Also search for two inputs between which the network stretches much; what is measured is an empirical lower bound.",
+    ),
+    click.option(
+        "--save-pair",
+        metavar="FILE.npz",
+        help="Write these two inputs, as arrays x.INPUT and y.INPUT of a numpy archive. Of one model only.",
     ),
     seed_option,
     format_option(
@@ -186,6 +193,8 @@ def audit(
     _leave_out_unused(ctx, options)
     gates = chosen_gates(ctx, options, quiet)
     if fleet.is_asked_for(output, form):
+        if options.pop("save_pair") is not None:
+            raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
         from lipaudit.cli.fleet import audit_fleet
 
         options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
@@ -209,6 +218,8 @@ def audit(
     if plot:
         plot.check_models(specs, _files_read(plot.path, specs, options))
     several = len(models) > 1 or len(specs) > 1
+    if several and options["save_pair"] is not None:
+        raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
     streamed = layout.separable and file is None
     reports: list[AuditReport] = []
     for spec in specs:
@@ -281,6 +292,8 @@ def _check(gates: ChosenGates, options: dict[str, Any]) -> None:
         gates.refuse_structure()
     _check_domain(options)
     _check_method(options)
+    if options.get("save_pair") is not None and not options["lower_bound"]:
+        raise UsageError("--save-pair keeps the two inputs of --lower-bound: ask for that, too")
 
 
 def _check_domain(options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ precision. How far that moves the outputs is the noise of that precision at the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,15 +22,13 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import GraphError
-from lipaudit.graph.arguments import overload
-from lipaudit.graph.interpret import interpret
+from lipaudit.graph.interpret import can_interpret, interpret
 from lipaudit.graph.node import Graph, Node
+from lipaudit.graph.noise import FACTOR, Change, perturbations
 from lipaudit.graph.placeholders import has_values
 from lipaudit.graph.trace import place
 from lipaudit.graph.untouched import on_copies
 
-# Differences of so many times the noise are rounding: sums of many terms round more than once.
-FACTOR = 64.0
 LARGE = 100.0
 # Matrix products on a GPU may run on the 10 bits of TF32.
 _TF32 = 2.0**-10
@@ -50,7 +48,7 @@ def disagreement(module: nn.Module, inputs: Mapping[str, torch.Tensor], graph: G
     Inputs that are not made of floating-point numbers are taken as given. Nothing is compared without weights, or where the graph
     has operations that cannot be evaluated; those have no rule, and nothing is claimed for them.
     """
-    if not has_values(module) or not all(_is_known(node) for node in graph):
+    if not has_values(module) or not can_interpret(graph):
         return None
     constants: dict[str, torch.Tensor] = {}
     for sample in _samples(inputs):
@@ -84,18 +82,6 @@ def _runs(graph: Graph, sample: _Sample) -> bool:
         with torch.no_grad():
             _evaluated(graph, sample)
     except RuntimeError:
-        return False
-    return True
-
-
-def _is_known(node: Node) -> bool:
-    if node.op in ("input", "getitem"):
-        return True
-    if node.op.count(".") != 2:
-        return False
-    try:
-        overload(node.op)
-    except AttributeError:
         return False
     return True
 
@@ -154,21 +140,13 @@ def _difference(graph: Graph, sample: _Sample, found: Mapping[str, torch.Tensor]
     return None
 
 
-def _perturbations(sample: _Sample) -> Iterator[Callable[[Node, torch.Tensor], torch.Tensor]]:
-    """Two ways to change every value by up to one rounding of the module's precision."""
-    for seed in (0, 1):
-        generators = {x.device: torch.Generator(x.device).manual_seed(seed) for x in sample.inputs.values()}
+def _perturbations(sample: _Sample) -> Iterator[Change]:
+    place = next((x.device for x in sample.inputs.values()), torch.device("cpu"))
 
-        def perturb(
-            node: Node, value: torch.Tensor, generators: Mapping[torch.device, torch.Generator] = generators
-        ) -> torch.Tensor:
-            if not value.is_floating_point():
-                return value
-            unit = _unit(torch.empty(0, dtype=node.output.dtype, device=value.device))
-            signs = torch.rand(value.shape, generator=generators[value.device], device=value.device)
-            return value * (1 + unit * (2 * signs.to(value.dtype) - 1))
+    def unit(node: Node) -> float:
+        return _unit(torch.empty(0, dtype=node.output.dtype, device=place))
 
-        yield perturb
+    return perturbations([place], unit)
 
 
 def _unit(value: torch.Tensor) -> float:
@@ -183,7 +161,7 @@ def _evaluated(
     graph: Graph,
     sample: _Sample,
     dtype: torch.dtype | None = None,
-    change: Callable[[Node, torch.Tensor], torch.Tensor] | None = None,
+    change: Change | None = None,
 ) -> dict[str, torch.Tensor]:
     """The graph's outputs; what it draws at random is the same every time, and not what the module draws."""
     with torch.random.fork_rng(devices=sorted({x.device.index or 0 for x in sample.inputs.values() if x.is_cuda})):

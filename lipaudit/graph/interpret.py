@@ -55,6 +55,23 @@ def interpret(
     return {name: values[name] for name in kept}
 
 
+def can_interpret(graph: Graph) -> bool:
+    """Whether every operation can be evaluated: a subgraph, or what stands for layers that were not connected, cannot."""
+    return all(_is_known(node) for node in graph)
+
+
+def _is_known(node: Node) -> bool:
+    if node.op in ("input", "getitem") or (node.payload is not None and hasattr(node.payload, "evaluate")):
+        return True
+    if node.op.count(".") != 2:
+        return False
+    try:
+        overload(node.op)
+    except AttributeError:
+        return False
+    return True
+
+
 def evaluate(node: Node, values: Mapping[str, Value], dtype: torch.dtype | None = None) -> Value:
     """The value of one node, which is no network input, from the values of the nodes that it reads.
 

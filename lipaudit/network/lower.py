@@ -1,140 +1,117 @@
-"""Empirical lower bound of a network: the largest Jacobian norm found.
+"""Empirical lower bound of a network: the largest quotient ||f(x) - f(y)|| / ||x - y|| found, measured at two given inputs.
 
-At a point where the network is differentiable the norm of its Jacobian J is a lower bound of its Lipschitz constant (up to rounding,
-so its rigor is ``estimate``). ||J|| is found by power iteration with vector-Jacobian and Jacobian-vector products, never
-writing J out; then the point moves along its own singular direction while the norm grows. (Most networks are
-piecewise linear, so that the gradient of ||J v|| in the point is zero and steps of finite length are needed.)
+The search is a power iteration: a difference quotient in the direction v stands for J v, a vector-Jacobian product of the captured graph
+for J^T, and the point moves along its own direction while the quotient grows. (Most networks are piecewise linear, so that the
+gradient of ||J v|| in the point is zero and steps of finite length are needed.) The search proves nothing: autograd's Jacobian is not
+the function's where a network detaches a tensor. What is reported is measured (:mod:`lipaudit.network.measured`). The graph
+has its weights as constants, and the network itself is not run.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from lipaudit.graph.interpret import can_interpret
+from lipaudit.graph.node import Graph
+from lipaudit.graph.recognise import drop_identities
 from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.function import Function, Point, norm
+from lipaudit.network.measured import Pair, measure
 
 POINTS = 2
 POWER_STEPS = 5
 ASCENT_STEPS = 3
-# Length of the first uphill step relative to the point's own norm.
+# Length of the first uphill step, and of a difference, relative to the point's own norm.
 STEP = 0.1
+DIFFERENCE = 1e-3
 
 
-def jacobian_lower_bound(
-    module: nn.Module, inputs: Mapping[str, torch.Tensor], seed: int = 0, domain: Domain = GLOBAL
-) -> float:
-    """The largest ||J(x) v|| / ||v|| found at the given inputs and at random ones (standard normal, seeded).
+def measured_lower_bound(
+    graph: Graph, inputs: Mapping[str, torch.Tensor], seed: int = 0, domain: Domain = GLOBAL
+) -> Pair | None:
+    """The two inputs between which the network was found to stretch most, starting at ``inputs`` and at random ones (seeded).
 
     On a domain only its points count: every point is moved to the nearest one of the domain, the first to its centre.
-
-    Several inputs and outputs count as one vector each. The module is left as it was found. Attention runs without its
-    fused kernels, which have no forward derivative.
+    Several inputs and outputs count as one vector each; inputs that are not made of floating-point numbers stay as given.
 
     Returns:
-        a plain number, 0 for a network whose outputs do not depend on its floating-point inputs.
+        the pair and its quotient, a plain number with rounding subtracted: 0 for a network whose outputs do not depend on its
+        inputs. None where the graph is not one of operations that can be evaluated.
     """
+    if not can_interpret(graph):
+        return None
+    plain = drop_identities(graph)  # among them detach, which hides a gradient
+    wide = any(x.dtype == torch.float64 for x in inputs.values())
+    search = _Search(Function(plain, inputs, torch.float64 if wide else torch.float32), domain)
     generator = torch.Generator().manual_seed(seed)
-    names = list(inputs)
-
-    def inside(x: list[torch.Tensor]) -> list[torch.Tensor]:
-        return list(domain.nearest(dict(zip(names, x, strict=True))).values())
-
-    with _frozen(module), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
-        # torch's own forward-mode differentiation loads decompositions through torch.jit
-        warnings.filterwarnings("ignore", message=r"`torch\.jit\.\w+` is deprecated", category=FutureWarning)
-        trials = []
-        for point in range(POINTS):
-            x = [
-                t.detach().clone()
-                if point == 0 and (domain.centres or bool(t.any()))
-                else torch.randn(t.shape, generator=generator).to(t)
-                for t in inputs.values()
-            ]
-            x = inside(x)
-            v = _normalised([torch.randn(t.shape, generator=generator).to(t) for t in x])
-            trials.append((*_power_iteration(module, x, v, POWER_STEPS), x))
-        best, v, x = max(trials, key=lambda trial: trial[0])
-        return _ascend(module, best, v, x, inside)
+    trials = []
+    for point in range(POINTS):
+        start = search.function.moving({**inputs, **domain.centres})
+        given = point == 0 and (bool(domain.centres) or any(bool(t.any()) for t in start))
+        drawn = [torch.randn(t.shape, generator=generator) for t in start]
+        x = search.inside(start if given else drawn)
+        v = _normalised(search.cast([torch.randn(t.shape, generator=generator) for t in x]))
+        trials.append((*search.power_iteration(x, v, POWER_STEPS), x))
+    best, v, x = trials[0]
+    for trial in trials[1:]:
+        if trial[0] > best * (1 + DIFFERENCE):  # what rounding decides is decided in favour of what was given
+            best, v, x = trial
+    x, v = search.ascend(best, v, x)
+    return measure(Function(plain, inputs, torch.float64), x, v, domain)
 
 
-@contextmanager
-def _frozen(module: nn.Module) -> Iterator[None]:
-    modes = {m: m.training for m in module.modules()}
-    gradients = {p: p.requires_grad for p in module.parameters()}
-    try:
-        module.eval().requires_grad_(False)
-        yield
-    finally:
-        for m, training in modes.items():
-            m.training = training
-        for p, needed in gradients.items():
-            p.requires_grad_(needed)
+class _Search:
+    """Where a function stretches most, among points of a domain."""
+
+    def __init__(self, function: Function, domain: Domain) -> None:
+        self.function = function
+        self.domain = domain
+
+    def cast(self, x: Sequence[torch.Tensor]) -> Point:
+        return [t.to(device=self.function.place, dtype=self.function.dtype) for t in x]
+
+    def inside(self, x: Sequence[torch.Tensor]) -> Point:
+        named = dict(zip(self.function.names, self.cast(x), strict=True))
+        return self.cast(list(self.domain.nearest(named).values()))
+
+    def ascend(self, best: float, v: Point, x: Point) -> tuple[Point, Point]:
+        step = STEP * max(1e-3, norm(x))
+        for _ in range(ASCENT_STEPS):
+            trials = []
+            for sign in (1, -1):
+                moved = self.inside([a + sign * step * d for a, d in zip(x, v, strict=True)])
+                trials.append((*self.power_iteration(moved, v, 2), moved))
+            size, direction, moved = max(trials, key=lambda trial: trial[0])
+            if size > best:
+                best, v, x = size, direction, moved
+            else:
+                step /= 4
+        return x, v
+
+    def power_iteration(self, x: Point, v: Point, steps: int) -> tuple[float, Point]:
+        """The largest quotient for directions met on the way, and its direction."""
+        best, kept = 0.0, v
+        length = DIFFERENCE * max(1e-3, norm(x))
+        value, pull = self.function.with_gradient(x)
+        for _ in range(steps):
+            there = self.function([a + length * d for a, d in zip(x, v, strict=True)])
+            image = [(b - a) / length for a, b in zip(value, there, strict=True)]
+            size = norm(image)
+            if not math.isfinite(size):
+                break
+            if size > best:
+                best, kept = size, v
+            pulled = pull(image)
+            back = norm(pulled)
+            if not math.isfinite(back) or back == 0:
+                break
+            v = [t / back for t in pulled]
+        return best, kept
 
 
-def _ascend(
-    module: nn.Module,
-    best: float,
-    v: list[torch.Tensor],
-    x: list[torch.Tensor],
-    inside: Callable[[list[torch.Tensor]], list[torch.Tensor]],
-) -> float:
-    step = STEP * max(1e-3, _norm(x))
-    for _ in range(ASCENT_STEPS):
-        trials = []
-        for sign in (1, -1):
-            moved = inside([a + sign * step * d for a, d in zip(x, v, strict=True)])
-            trials.append((*_power_iteration(module, moved, v, 2), moved))
-        size, direction, moved = max(trials, key=lambda trial: trial[0])
-        if size > best:
-            best, v, x = size, direction, moved
-        else:
-            step /= 4
-    return best
-
-
-def _power_iteration(
-    module: nn.Module, x: list[torch.Tensor], v: list[torch.Tensor], steps: int
-) -> tuple[float, list[torch.Tensor]]:
-    """The largest ||J v|| for unit vectors v met on the way, and the last v."""
-    best = 0.0
-    for _ in range(steps):
-        image = _jvp(module, x, v)
-        size = _norm(image)
-        if not math.isfinite(size):
-            break
-        best = max(best, size)
-        pulled = _vjp(module, x, image)
-        length = _norm(pulled)
-        if not math.isfinite(length) or length == 0:
-            break
-        v = [t / length for t in pulled]
-    return best, v
-
-
-def _outputs(module: nn.Module, x: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    leaves = torch.utils._pytree.tree_leaves(module(*x))
-    return tuple(t for t in leaves if isinstance(t, torch.Tensor) and t.is_floating_point())
-
-
-def _jvp(module: nn.Module, x: list[torch.Tensor], v: list[torch.Tensor]) -> list[torch.Tensor]:
-    return list(torch.func.jvp(lambda *inputs: _outputs(module, inputs), tuple(x), tuple(v))[1])
-
-
-def _vjp(module: nn.Module, x: list[torch.Tensor], image: list[torch.Tensor]) -> list[torch.Tensor]:
-    pull = torch.func.vjp(lambda *inputs: _outputs(module, inputs), *x)[1]
-    return list(pull(tuple(image)))
-
-
-def _norm(parts: Sequence[torch.Tensor]) -> float:
-    return math.sqrt(math.fsum(float(t.detach().double().square().sum()) for t in parts))
-
-
-def _normalised(parts: list[torch.Tensor]) -> list[torch.Tensor]:
-    length = _norm(parts)
+def _normalised(parts: Point) -> Point:
+    length = norm(parts)
     return [t / length for t in parts] if length else parts

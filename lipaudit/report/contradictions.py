@@ -84,7 +84,7 @@ def _of_status(part: Part) -> str:
         return f"{place} is {entry['rigor']} but has a {estimates[0]}"
     if status == "finite" and not part.structure and not _SAID.intersection((*bounds, *estimates)):
         return f"{place} is finite but has no upper bound and no estimate"
-    # a network without a finite upper bound may still have a lower bound: the largest Jacobian norm found
+    # a network without a finite upper bound may still have a lower bound: the largest stretching found
     figures = _FIGURES if part.kind == "network" else (*_FIGURES, "lower_bound")
     stated = [key for key in figures if entry.get(key) is not None]
     if part.structure and stated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lipaudit.report.record import AuditReport, LayerRecord, NetworkRecord, SettingsRecord
 
 _BY_NORM = ("convolution", "dense")  # rules whose constant is a norm that the method finds
-# a Jacobian is computed in the network's own precision: a hair above a figure is its rounding
+# a published figure is rounded in the network's own precision: a hair above it refutes nothing
 _HAIR = 1.01
 
 
@@ -54,7 +54,7 @@ def has_estimates(report: AuditReport) -> bool:
 
 
 def is_refuted(network: NetworkRecord) -> bool:
-    """Whether the network's figure is an estimate below a Jacobian norm that was found, and so too small.
+    """Whether the network's figure is an estimate below a stretching that was measured, and so too small.
 
     >>> is_refuted(NetworkRecord("finite", "estimate", estimate=2.0, lower_bound=2.1))
     True

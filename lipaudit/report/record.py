@@ -87,7 +87,8 @@ class DomainRecord:
 class NetworkRecord:
     """The whole network: sup ||f(x) - f(y)|| / ||x - y|| over the stated domain.
 
-    ``lower_bound`` is empirical (largest Jacobian norm found, rigor ``estimate``), None unless it was asked for.
+    ``lower_bound`` is empirical: the largest ||f(x) - f(y)|| / ||x - y|| that was found and measured, rounding subtracted, at two
+    inputs whose distance is ``lower_bound_distance``; None unless it was asked for.
     ``pixel_*`` repeat the upper bound with respect to pixels in [0, 1] where the model's own normalisation is known.
     ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
     the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
@@ -111,6 +112,7 @@ class NetworkRecord:
     pixel_estimate: float | None = None
     pixel_log10_estimate: float | None = None
     output_diameter: float | None = None
+    lower_bound_distance: float | None = None
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,7 @@ def _result(report: AuditReport) -> Iterable[str]:
     for other in network.other_domains:
         yield printable(_elsewhere(report, other))
     if network.lower_bound is not None:
-        yield (
-            "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
-            f"{lower_text(network.lower_bound)} times, so the true constant is at least that (up to rounding)."
-        )
+        yield _found_by_trying(network, network.lower_bound)
     if network.output_diameter is not None and network.upper_bound != 0:
         yield (
             f"The outputs are bounded: whatever the inputs, two of them differ by at most {upper_text(network.output_diameter)} (l2, up to "
@@ -153,6 +150,18 @@ def _result(report: AuditReport) -> Iterable[str]:
         for output in network.outputs:
             said = _said(output) if output.status == "finite" else output.status
             yield printable(f"Output {output.name}: {said}.")
+
+
+def _found_by_trying(network: NetworkRecord, lower: float) -> str:
+    if network.lower_bound_distance is None:  # a report from before lower bounds were measured
+        return (
+            "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
+            f"{lower_text(lower)} times, so the true constant is at least that (up to rounding)."
+        )
+    return (
+        f"Lower bound found by trying, and measured: two inputs at a distance of {network.lower_bound_distance:.4g} have outputs that "
+        f"differ by at least {lower_text(lower)} times as much, so the true constant is at least that."
+    )
 
 
 def in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str:

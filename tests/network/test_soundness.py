@@ -14,6 +14,7 @@ from torch.nn import functional
 import lipaudit
 from lipaudit.errors import CaptureError, GraphError, UsageError
 from lipaudit.graph.capture import capture
+from lipaudit.network.measured import Pair
 
 
 class Lambda(nn.Module):
@@ -131,7 +132,7 @@ def test_a_stack_of_constants_claims_no_lower_end_it_does_not_have() -> None:
 
 
 def test_a_contradiction_is_an_error_and_not_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipaudit.api.jacobian_lower_bound", lambda *_: 7.0)
+    monkeypatch.setattr("lipaudit.api.measured_lower_bound", lambda *_: Pair({}, {}, 1.0, 7.0))
     with pytest.raises(GraphError, match="7"):
         lipaudit.audit(nn.ReLU(), input_shape={"input": (1, 3)}, lower_bound=True)
 

@@ -302,7 +302,7 @@ def test_the_tsv_has_every_row_and_raw_numbers() -> None:
 
 
 def test_an_empirical_lower_bound_of_the_network_is_no_bound_of_a_bracket() -> None:
-    """The largest Jacobian norm found has the rigor of an estimate: it is not in the TSV, and makes no verdict."""
+    """What was found by trying is no bound of a bracket: it is not in the TSV, and makes no verdict."""
     before, after = (
         replace(r, network=replace(r.network, lower_bound=low)) for r, low in ((chain([3.0]), 1.0), (chain([4.0]), 3.9))
     )

@@ -118,6 +118,15 @@ def test_result_names_the_pixel_constant_the_lower_bound_and_every_output() -> N
     assert "Output boxes: at most 37.26 (10^1.572)." in lines
 
 
+def test_a_measured_lower_bound_says_between_which_inputs() -> None:
+    report = fakes.two_outputs()
+    network = replace(report.network, lower_bound_distance=0.25)
+    assert section(replace(report, network=network), "Result")[3] == (
+        "Lower bound found by trying, and measured: two inputs at a distance of 0.25 have outputs that differ by at least 37.57 times "
+        "as much, so the true constant is at least that."
+    )
+
+
 def test_missing_operations_are_grouped_with_places_and_reasons() -> None:
     assert section(fakes.unsupported(), "Missing") == (
         "unbounded: mul at blocks.3.se.mul, blocks.4.se.mul: a product of two signals has no constant over all inputs",

@@ -1,0 +1,40 @@
+"""The file of two inputs between which a stretching was measured."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lipaudit.errors import OutputError, UsageError
+from lipaudit.network.measured import Pair
+
+
+def check_pair_file(name: str, searched: bool) -> None:
+    """Refuse a file that could not hold the pair, before any model is loaded."""
+    if not searched:
+        raise UsageError(
+            "the two inputs (--save-pair) are those of the lower bound: ask for that, too (--lower-bound), or leave them out"
+        )
+    path = Path(name)
+    if path.suffix.lower() != ".npz":
+        raise UsageError(f"the two inputs (--save-pair) are written as a numpy archive: name it FILE.npz, not {name}")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"cannot write the two inputs to {name}: there is no folder {path.parent}; create it first")
+
+
+def write_pair(pair: Pair, path: Path) -> None:
+    """The arrays ``x.INPUT`` and ``y.INPUT`` of every input, as a numpy archive; numpy has no bfloat16, float32 holds its numbers."""
+    arrays = {
+        f"{end}.{name}": (t.float() if t.dtype == torch.bfloat16 else t).detach().cpu().numpy()
+        for end, point in (("x", pair.x), ("y", pair.y))
+        for name, t in point.items()
+    }
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    try:
+        path.write_bytes(content.getvalue())
+    except OSError as error:
+        raise OutputError(f"cannot write the two inputs to {path}: {error.strerror}; choose another file") from None
