@@ -109,7 +109,7 @@ input_option = click.option(
     "inputs",
     multiple=True,
     metavar="SIZE",
-    help="Input shape: H or CxHxW for image models by name or file, CxHxW for your own image models, else "
+    help="Input shape: H, HxW or CxHxW for image models, N for a network that reads a vector, else "
     "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
 )
 fix_option = click.option(

@@ -14,7 +14,7 @@ from torch import nn
 
 from lipaudit.errors import UsageError
 from lipaudit.frontends.fixed import Fixed, as_argument
-from lipaudit.frontends.shapes import Shape, resolve_shapes
+from lipaudit.frontends.shapes import Shape, resolve_shapes, shape_by_first_layer
 
 # for a forward that names none of its arguments
 _UNNAMED = "input"
@@ -180,5 +180,8 @@ def bind_inputs(
     wanted = dict(requested or {})
     held = {name: as_argument(name, value, kind, wanted.pop(name, None)) for name, value in fixed.items()}
     names = Arguments.of(module).inputs([name for name in wanted if name], list(held))
+    if default is None and len(names) == 1 and len(wanted.get("", ())) in (1, 2):
+        if (full := shape_by_first_layer(module, wanted[""])) is not None:
+            wanted = {names[0]: full}
     shapes = resolve_shapes(wanted, dict.fromkeys(names, default))
     return Bound(called_with(module, names, held), shapes, dict.fromkeys(names, kind), held)

@@ -71,7 +71,7 @@ def test_short_forms_of_shapes(requested, default, expected):
 
 @pytest.mark.parametrize(
     ("requested", "default"),
-    [((64,), None), ((2, 3, 8, 8), None), ((2, 3, 8, 8), (1, 3, 8, 8)), ((8, 8), (1, 3, 8, 8))],
+    [((64,), None), ((2, 3, 8, 8), None), ((2, 3, 8, 8), (1, 3, 8, 8)), ((8, 8, 8), (1, 12))],
 )
 def test_batches_and_wrong_ranks_are_refused(requested, default):
     with pytest.raises(UsageError):
