@@ -108,7 +108,8 @@ def audit(
         model: an ``nn.Module`` (of TorchScript, too), an ``ExportedProgram``, or what a user would type: ``"resnet50"``,
             ``"model.onnx"``, ``"timm:resnet18.a1_in1k"``.
         input_shape: (3, 224, 224) for an image, (224, 224) or 224 where the model has a size of its own or its first layer
-            tells the channels; a mapping from input names to full shapes with a batch axis of 1, taken literally; or the text that ``--input`` takes. Default: the model's own.
+            tells the channels; a mapping from input names to full shapes with a batch axis of 1, taken literally; or the text that
+            ``--input`` takes. Default: the model's own.
         fix: inputs that are held, with their values: tensors, arrays, numbers, None, or the text that ``--fix`` takes. They are
             constants of the audit, and the bound is in the other inputs. An optional argument of ``forward`` keeps its default
             unless it is named here or in ``input_shape``.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lipaudit.cli.completion import complete_model
 from lipaudit.cli.fleet_options import fleet_options, take_fleet
 from lipaudit.cli.gates import ChosenGates, chosen_gates, from_file, gate_options
 from lipaudit.cli.options import (
@@ -34,7 +35,17 @@ from lipaudit.cli.options import (
     with_options,
 )
 from lipaudit.cli.plot import PlotFile, plot_option
-from lipaudit.cli.terminal import Progress, complain, deliver, emit, import_frameworks, one_line, shielded, worst
+from lipaudit.cli.terminal import (
+    Progress,
+    Waiting,
+    complain,
+    deliver,
+    emit,
+    import_frameworks,
+    one_line,
+    shielded,
+    worst,
+)
 from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.report.failure import Failure
@@ -159,7 +170,7 @@ _OPTIONS = with_options(
 
 
 @click.command(cls=TakesFiles)
-@click.argument("models", nargs=-1, metavar="MODEL...")
+@click.argument("models", nargs=-1, metavar="MODEL...", shell_complete=complete_model)
 @_OPTIONS
 @debug_option
 @click.pass_context
@@ -246,10 +257,12 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
     specs: list[str] = []
     failures: list[Failure] = []
     codes = [0]
+    waiting = Waiting("loading torch", quiet)
     for model in models:
         try:
             with shielded(debug, quiet):
                 import_frameworks()
+                waiting.over()
                 from lipaudit.frontends import expand
 
                 specs += expand(model)

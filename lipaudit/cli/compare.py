@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lipaudit.cli.completion import complete_model
 from lipaudit.cli.options import (
     ITERATIONS,
     arch_option,
@@ -72,7 +73,7 @@ _OPTIONS = with_options(
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @_OPTIONS
 @debug_option
 @click.pass_context

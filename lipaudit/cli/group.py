@@ -12,10 +12,12 @@ import errno
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from lipaudit import __version__
 from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
+from lipaudit.cli.completion import complete_model
 from lipaudit.cli.diff import diff
 from lipaudit.cli.export import export
 from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
@@ -70,6 +72,10 @@ class _AuditByDefault(click.Group):
         if args and args[0] not in (*self.commands, "-h", "--help", "--version"):
             args = ["audit", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs and models."""
+        return super().shell_complete(ctx, incomplete) + complete_model(ctx, self.params[0], incomplete)
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -24,23 +24,45 @@ INTERRUPTED = 130
 _SEVERITY = (0, 1, 4, 3, 2, BUG)
 
 
+class Waiting:
+    """One line on a terminal that says what takes time, until it is :meth:`over`."""
+
+    def __init__(self, text: str, quiet: bool = False) -> None:
+        self._text = "" if quiet or not sys.stderr.isatty() else printable(f"{text} ...")
+        click.echo(self._text, err=True, nl=False)
+
+    def over(self) -> None:
+        """Take the line away."""
+        if self._text:
+            click.echo(f"\r{' ' * len(self._text)}\r", err=True, nl=False)
+        self._text = ""
+
+
 class Progress:
-    """A bar on stderr (layers done, time left), drawn from the first call on."""
+    """A line on stderr: that the model is loaded and captured, then a bar of the layers done. For a terminal only.
+
+    The bar says nothing of the time left: layers differ too much for that.
+    """
 
     def __init__(self, label: str) -> None:
-        self.label = label
+        from lipaudit.report.shorten import shorten_end
+
+        self.label = shorten_end(printable(label), 18)
         self.bar: Any = None
+        self._waiting = Waiting(f"{self.label}  loading and capturing")
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """Draw the bar at ``done`` of ``total``, naming what comes next."""
-        from lipaudit.report.shorten import shorten_end, shorten_paths
+        from lipaudit.report.shorten import shorten_paths
 
         if self.bar is None:
+            self._waiting.over()
             self.bar = click.progressbar(
                 length=total,
-                label=shorten_end(printable(self.label), 18),
+                label=self.label,
                 file=sys.stderr,
                 width=12,
+                show_eta=False,
                 show_pos=True,
                 item_show_func=lambda item: item,
             )
@@ -49,6 +71,7 @@ class Progress:
 
     def finish(self) -> None:
         """Leave the bar as it is and go to the next line."""
+        self._waiting.over()
         if self.bar is not None:
             self.bar.render_finish()
 

@@ -26,6 +26,7 @@ LIFETIME = 16
 _GLANCE = (
     1.0  # seconds between looks at the processes: a copy of a dead one may hold its connection, and its sentinel, too
 )
+_FAREWELL = 5.0  # seconds that an idle process has to end by itself
 _ATTEMPTS = 3  # of a task whose worker died before it began
 
 
@@ -70,6 +71,8 @@ def run_local(
                 elif found is not None:
                     again.append(found)
     finally:
+        for worker in workers:
+            worker.dismiss()
         for worker in workers:
             worker.stop()
 
@@ -137,10 +140,20 @@ class _Worker:
             self.stop()
         return entry
 
+    def dismiss(self) -> None:
+        """Let the process end by itself where it has no task."""
+        if not self.busy:
+            self.connection.close()
+
     def stop(self) -> None:
-        """End the process: it holds nothing that is not recorded."""
+        """End the process: it holds nothing that is not recorded.
+
+        An idle one may end by itself, so that it gives back the semaphores of the libraries that it has imported.
+        """
         self.ended = True
         self.connection.close()
+        if not self.busy:
+            self.process.join(_FAREWELL)
         self._kill_group()
         self.process.kill()
         self.process.join()

@@ -180,8 +180,8 @@ def bind_inputs(
     wanted = dict(requested or {})
     held = {name: as_argument(name, value, kind, wanted.pop(name, None)) for name, value in fixed.items()}
     names = Arguments.of(module).inputs([name for name in wanted if name], list(held))
-    if default is None and len(names) == 1 and len(wanted.get("", ())) in (1, 2):
-        if (full := shape_by_first_layer(module, wanted[""])) is not None:
-            wanted = {names[0]: full}
+    short = wanted.get("", ()) if default is None and len(names) == 1 else ()
+    if (full := shape_by_first_layer(module, short)) is not None:
+        wanted = {names[0]: full}
     shapes = resolve_shapes(wanted, dict.fromkeys(names, default))
     return Bound(called_with(module, names, held), shapes, dict.fromkeys(names, kind), held)

@@ -65,7 +65,7 @@ def shape_by_first_layer(module: nn.Module, sizes: Shape) -> Shape | None:
     if isinstance(first, nn.Linear) and len(sizes) == 1:
         return (1, *sizes)
     for axes, kind in enumerate(_CONVOLUTIONS, start=1):
-        if isinstance(first, kind) and len(sizes) in (1, axes):
+        if isinstance(first, kind) and sizes and len(sizes) in (1, axes):
             return (1, first.in_channels, *(sizes * axes if len(sizes) == 1 else sizes))
     return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -261,3 +263,18 @@ class TestPerform:
         )
         assert "Traceback" in entry.trace
         assert "Traceback" not in entry.to_line()
+
+
+def test_semaphores_of_what_a_model_imports_are_given_back(tmp_path: Path) -> None:
+    (tmp_path / "locked.py").write_text(
+        "import multiprocessing\nfrom torch import nn\nLOCK = multiprocessing.get_context('spawn').Lock()\n"
+        "def net():\n    return nn.Linear(4, 3)\n"
+    )
+    paths = os.pathsep.join((str(tmp_path), str(Path(__file__).resolve().parents[2])))
+    command = [sys.executable, "-m", "lipaudit", "locked:net", "--input", "4", "--jobs", "1"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0
+    assert "1 with a finite bound" in ended.stdout
+    assert ended.stderr == ""
