@@ -22,8 +22,10 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _BLANKS = re.compile(
     r"\ufeff?\s*---(?P<first>[ \t]*)(?:\r\n|\r|\n)(|.*?(?:\r\n|\r|\n))---(?P<last>[ \t]*)(?:\r\n|\n|\Z).*", re.DOTALL
 )
+_DEEPEST = 100
 _IN_PLACE = "lipaudit cannot edit this card in place"
 _WHOLE = "the card is unchanged"
+_TOO_DEEP = f"{_IN_PLACE}: its metadata nests more than {_DEEPEST} lists or mappings in each other; {_WHOLE}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ def metadata_node(card: Card) -> yaml.MappingNode:
         raise UsageError(
             f"the metadata of the card is no valid YAML ({' '.join(str(error).split())}); {_WHOLE}"
         ) from None
+    except RecursionError:
+        raise UsageError(_TOO_DEEP) from None
+    if root is not None and _depth(root) > _DEEPEST:
+        raise UsageError(_TOO_DEEP)
     if root is None:
         return yaml.MappingNode("tag:yaml.org,2002:map", [], flow_style=False)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
@@ -175,15 +181,36 @@ def _dump(root: yaml.Node, line_end: str) -> str:
     return escaped.replace("\n", line_end)
 
 
-def _quoted(root: yaml.Node) -> yaml.Node:
-    """The node with every text in double quotes that holds a character without a glyph."""
+def _quoted(root: yaml.Node, known: dict[int, yaml.Node] | None = None) -> yaml.Node:
+    """The node with every text in double quotes that holds a character without a glyph; what it shares stays shared."""
+    known = {} if known is None else known
+    if id(root) in known:
+        return known[id(root)]
     if isinstance(root, yaml.ScalarNode):
         plain = root.value.replace("\n", "").isprintable()
         return root if plain else yaml.ScalarNode(root.tag, root.value, style='"')
+    known[id(root)] = new = type(root)(root.tag, [], flow_style=root.flow_style)
     if isinstance(root, yaml.SequenceNode):
-        return yaml.SequenceNode(root.tag, [_quoted(part) for part in root.value], flow_style=root.flow_style)
-    pairs = [(_quoted(key), _quoted(value)) for key, value in root.value]
-    return yaml.MappingNode(root.tag, pairs, flow_style=root.flow_style)
+        new.value.extend(_quoted(part, known) for part in root.value)
+    else:
+        new.value.extend((_quoted(key, known), _quoted(value, known)) for key, value in root.value)
+    return new
+
+
+def _depth(root: yaml.Node) -> int:
+    """How many nodes lie within each other, at most, through what they share."""
+    depths: dict[int, int] = {}
+    todo = [(root, False)]
+    while todo:
+        node, done = todo.pop()
+        entries = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for entry in entries for part in (entry if isinstance(entry, tuple) else (entry,))]
+        if done:
+            depths[id(node)] = 1 + max((depths[id(part)] for part in parts), default=0)
+        elif id(node) not in depths:
+            depths[id(node)] = 0  # so that a node within itself ends
+            todo += [(node, True), *((part, False) for part in parts)]
+    return depths[id(root)]
 
 
 def _others(root: yaml.MappingNode, key: str) -> list[tuple[str, str]]:

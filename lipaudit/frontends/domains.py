@@ -58,12 +58,14 @@ def resolve_domain(request: DomainRequest, loaded: LoadedModel) -> Domain:
         return GLOBAL
     if request.name == "pixels":
         return pixels_of(loaded, required=True) or GLOBAL
+    _check_held(loaded)
     return _ball(request, loaded)
 
 
 def pixels_of(loaded: LoadedModel, required: bool = False) -> Domain | None:
     """The pixel box of a model whose normalisation is known and whose inputs are images; None, or an error, otherwise."""
     try:
+        _check_held(loaded)
         known = _normalisation(loaded)
         _check_channels(loaded, known)
     except UsageError:
@@ -71,6 +73,13 @@ def pixels_of(loaded: LoadedModel, required: bool = False) -> Domain | None:
             raise
         return None
     return pixel_box(loaded.input_shapes, *_same_length(known))
+
+
+def _check_held(loaded: LoadedModel) -> None:
+    for name in loaded.unheld:
+        raise UsageError(
+            f"a bound over a domain depends on the value of the input {name!r}: hold it with --fix {name}=VALUE"
+        )
 
 
 def override_preprocessing(

@@ -35,6 +35,8 @@ _SYMBOLIC_CALLS = {
     *("CeilDiv", "floor", "ceiling", "Abs", "And", "Or", "Not", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "true", "false"),
     *("Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan"),
 }
+# of a formula, and of the numbers that come up while it is evaluated
+_LONGEST, _MOST_BITS = 10_000, 4096
 _SYMBOL = re.compile(r"[suz][0-9]+|zuf[0-9]+|oo|int_oo")
 _FREE_TEXT = {"metadata", "as_string", "expr_str", "target", "in_spec", "out_spec", "torch_version", "guards_code"}
 _CONTAINERS = {"builtins.list", "builtins.tuple", "builtins.dict", "collections.OrderedDict", None}
@@ -62,13 +64,19 @@ def checked_archive(path: Path) -> io.BytesIO:
     fresh = io.BytesIO()
     try:
         with zipfile.ZipFile(path) as archive, zipfile.ZipFile(fresh, "w") as target:
-            for name, entry in _known_entries(path, archive).items():
+            known = _known_entries(path, archive)
+            # entries may lie over each other: a short file then stands for a long one
+            if sum(entry.file_size for entry in known.values()) > path.stat().st_size:
+                raise ModelLoadError(f"{path} holds entries that are larger than the file: refused")
+            for name, entry in known.items():
                 content = b"" if name == _SAMPLE_INPUTS else archive.read(entry)
                 if name.endswith(".json"):
                     content = json.dumps(_checked_document(path, name, content)).encode()
                 target.writestr(f"program/{name}", content)
     except (zipfile.BadZipFile, zlib.error, EOFError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelLoadError(f"{path} is damaged ({error}): export it again") from error
+    except RecursionError:
+        raise ModelLoadError(f"{path} is refused: its description nests without measure") from None
     fresh.seek(0)
     return fresh
 
@@ -175,9 +183,13 @@ def _is_arithmetic(text: str) -> bool:
         ast.cmpop,
         ast.Load,
     )
+    if len(text) > _LONGEST:
+        return False
     try:
         tree = ast.parse(text, mode="eval")
-    except SyntaxError:
+        if _bits(tree.body) > _MOST_BITS:
+            return False
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant):
@@ -192,6 +204,33 @@ def _is_arithmetic(text: str) -> bool:
         elif not isinstance(node, allowed):
             return False
     return True
+
+
+def _bits(node: ast.AST) -> int:
+    """How long, at most, the numbers get that come up while a formula is evaluated; a symbol counts as 64 bits.
+
+    >>> _bits(ast.parse("3 * 5", mode="eval").body), _bits(ast.parse("9**9**9", mode="eval").body) > _MOST_BITS
+    (6, True)
+    """
+    if isinstance(node, ast.Constant):
+        return node.value.bit_length() if isinstance(node.value, int) else 64
+    if isinstance(node, ast.Name):
+        return 64
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        return _power(node.left, node.right)
+    if not isinstance(node, ast.Call):
+        return sum(map(_bits, ast.iter_child_nodes(node))) + 1
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if isinstance(node.func, ast.Name) and node.func.id == "Pow":
+        return _power(arguments[0], arguments[1]) if len(arguments) == 2 else _MOST_BITS + 1
+    return sum(map(_bits, arguments)) + 1
+
+
+def _power(base: ast.expr, exponent: ast.expr) -> int:
+    number = exponent.operand if isinstance(exponent, ast.UnaryOp) else exponent
+    if not isinstance(number, ast.Constant) or not isinstance(number.value, int):
+        return _MOST_BITS + 1
+    return (_bits(base) + 1) * max(1, number.value)
 
 
 def _is_plain_tree(value: Any) -> bool:

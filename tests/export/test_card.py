@@ -274,3 +274,25 @@ def test_a_second_update_changes_nothing_and_what_is_not_ours_stays(lines: list[
     if front and BEGIN not in lines and END not in lines:
         body = text.split(f"---{end}", 2)[2]
         assert once.startswith(f"---{end}license: mit{end}lipaudit:{end}  a: 1{end}---{end}{body}")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "a: " + "[" * 3000 + "]" * 3000,
+        "a: " + "{b: " * 3000 + "}" * 3000,
+        "a:\n" + "- " * 3000 + "x",
+        "\n".join("  " * i + "k:" for i in range(300)),
+        "a: &a [x]\n" + "\n".join(f"b{i}: &b{i} [*{f'b{i - 1}' if i else 'a'}]" for i in range(400)),
+    ],
+)
+def test_metadata_that_nests_without_measure_is_refused(metadata: str) -> None:
+    with pytest.raises(UsageError, match="nests more than 100 lists or mappings"):
+        key_set(f"---\n{metadata}\n---\nbody\n", 1)
+
+
+def test_metadata_that_shares_or_holds_itself_is_kept() -> None:
+    doubling = "a: &a [x]\n" + "\n".join(f"b{i}: &b{i} [*{(n := f'b{i - 1}' if i else 'a')}, *{n}]" for i in range(40))
+    for metadata in (doubling, "a: &a [*a]", "a: " + "[" * 90 + "]" * 90):
+        text = f"---\n{metadata}\n---\nbody\n"
+        assert key_set(text, 1) == f"---\n{metadata}\nlipaudit: 1\n---\nbody\n"

@@ -20,6 +20,7 @@ from lipaudit.errors import CaptureError, UsageError
 from lipaudit.frontends.fixed import as_tensor, describe, parse_fix, read_fixed
 from lipaudit.frontends.forward import Arguments, called_with
 from lipaudit.frontends.module import wrap_module
+from lipaudit.frontends.onnx.side_inputs import needs_value
 
 Pair = namedtuple("Pair", ["first", "second"])
 
@@ -278,3 +279,48 @@ def test_sampling_rate_that_picks_a_branch(tmp_path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "v.onnx")
     assert bound(str(tmp_path / "v.onnx"), fix={"sr": 16000}) == pytest.approx(3.0)
     assert bound(str(tmp_path / "v.onnx"), fix={"sr": 8000}) == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Sub"])
+def test_an_integer_input_that_only_adds_constants_needs_no_value(tmp_path, operator: str) -> None:
+    path = side_input_file(tmp_path / "a.onnx", operator)
+    report = lipaudit.audit(path)
+    assert report.network.upper_bound == pytest.approx(2.0, rel=1e-6)
+    assert any("No value was given for 'kind': upper bounds hold for every value" in note for note in report.notes)
+    assert report.network.upper_bound == lipaudit.audit(path, fix={"kind": 4}).network.upper_bound
+    with pytest.raises(UsageError, match="depends on the value of the input 'kind'"):
+        lipaudit.audit(path, domain="ball", around=torch.zeros(1, 3), radius=1.0)
+
+
+GATHER = ("Gather", ["E", "k"], ["e"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "free"),
+    [
+        ([GATHER, ("MatMul", ["x", "W"], ["u"]), ("Add", ["u", "e"], ["v"]), ("Relu", ["v"], ["y"])], True),
+        ([GATHER, ("Relu", ["x"], ["u"]), ("Concat", ["u", "e"], ["v"]), ("MatMul", ["v", "V"], ["y"])], True),
+        ([GATHER, ("Mul", ["x", "c"], ["u"]), ("Sub", ["e", "u"], ["v"]), ("Clip", ["v", "c"], ["y"])], True),
+        ([("Cast", ["k"], ["f"]), ("Mul", ["f", "c"], ["e"]), ("Add", ["x", "e"], ["y"])], True),
+        ([GATHER, ("Mul", ["x", "e"], ["y"])], False),
+        ([GATHER, ("Add", ["x", "e"], ["v"]), ("Sigmoid", ["v"], ["s"]), ("Mul", ["v", "s"], ["y"])], False),
+        ([GATHER, ("Clip", ["x", "c"], ["u"]), ("Add", ["u", "e"], ["v"]), ("Relu", ["v"], ["y"])], False),
+        ([GATHER, ("Add", ["x", "e"], ["v"]), ("Add", ["v", "x"], ["y"])], False),
+        ([GATHER, ("Add", ["x", "e"], ["v"]), ("LayerNormalization", ["v", "c"], ["y"])], False),
+        ([("Range", ["z", "k", "o"], ["e"]), ("Concat", ["x", "e"], ["y"])], False),
+        ([("Reshape", ["c", "k"], ["e"]), ("Add", ["x", "e"], ["y"])], False),
+        ([("Gather", ["x", "k"], ["y"])], False),
+        ([("NonZero", ["k"], ["e"]), ("Add", ["x", "e"], ["y"])], False),
+    ],
+)
+def test_for_which_graphs_the_value_matters(nodes: list[tuple[str, list[str], list[str]]], free: bool) -> None:
+    made = [helper.make_node(operator, inputs, outputs) for operator, inputs, outputs in nodes]
+    graph = helper.make_graph(made, "g", [], [])
+    assert (needs_value(graph, ["k"], ["x"]) == "") is free
+
+
+def test_a_value_that_matters_behind_a_clip() -> None:
+    """relu(min(x, 0) + e) is constant for e = 0 and has slope 1 for e = 1: no bound for 0 may stand for both."""
+    clipped = [("Clip", ["x", "", "c"], ["u"]), GATHER, ("Add", ["u", "e"], ["v"]), ("Relu", ["v"], ["y"])]
+    graph = helper.make_graph([helper.make_node(*node) for node in clipped], "g", [], [])
+    assert needs_value(graph, ["k"], ["x"]) == "Add ('v')"

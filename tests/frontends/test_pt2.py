@@ -1,3 +1,4 @@
+import copy
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import lipaudit
 from lipaudit import frontends
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.guards import check_guards
+from lipaudit.frontends.pt2_check import _objection
 
 
 def _network():
@@ -301,3 +303,41 @@ def test_texts_that_a_user_added_do_not_matter(tmp_path):
     torch.export.save(program, path, extra_files={"notes.txt": "trained on Tuesday"})
     x = torch.rand(1, 3, 8, 8)
     assert torch.equal(frontends.load(str(path)).module(x), network(x))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        *("9**9**9", "Pow(9, Pow(9, 9))", "(9**64)**64", "s0**(s0**9)", "2**" + "9" * 30, "9" * 20_000),
+        *("(" * 5000 + "s0" + ")" * 5000, "-" * 9000 + "s0"),
+    ],
+)
+def test_formulas_without_measure_are_refused(formula):
+    assert _objection("expr_str", formula) == "a symbolic expression that is not arithmetic"
+
+
+@pytest.mark.parametrize(
+    "formula", ["2*s0 + 1", "Mod(s0, 8)*Pow(s1, 2)", "Max(1, (s0 - 3)//2 + 1)**2", "Integer(65536)*s3", "s0**-1"]
+)
+def test_formulas_of_exports_are_read(formula):
+    assert _objection("expr_str", formula) == ""
+
+
+def test_a_description_that_nests_without_measure_is_refused(saved):
+    _rewrite(saved[1], lambda name, c: b"[" * 100_000 + b"]" * 100_000 if name.endswith("models/model.json") else c)
+    with pytest.raises(ModelLoadError, match="nests without measure"):
+        frontends.load(str(saved[1]))
+
+
+def test_entries_that_lie_over_each_other_are_refused(saved):
+    """One stretch of bytes under many names: the central directory says where an entry is."""
+    with zipfile.ZipFile(saved[1], "a") as archive:
+        largest = max((i for i in archive.infolist() if "/weights/weight_" in i.filename), key=lambda i: i.file_size)
+        for number in range(100, 400):
+            twin = copy.copy(largest)
+            twin.filename = twin.orig_filename = largest.filename.rpartition("_")[0] + f"_{number}"
+            archive.filelist.append(twin)
+            archive.NameToInfo[twin.filename] = twin
+        archive._didModify = True
+    with pytest.raises(ModelLoadError, match="larger than the file"):
+        frontends.load(str(saved[1]))

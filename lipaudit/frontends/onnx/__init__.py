@@ -34,7 +34,15 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     resize,
 )
 from lipaudit.frontends.onnx.file import read_model
-from lipaudit.frontends.onnx.inputs import GraphInput, batch_of, free_inputs, graph_inputs, hold, resolve_inputs
+from lipaudit.frontends.onnx.inputs import (
+    GraphInput,
+    batch_of,
+    check_unheld,
+    free_inputs,
+    graph_inputs,
+    hold,
+    resolve_inputs,
+)
 from lipaudit.frontends.onnx.network import OnnxNetwork, build_network
 from lipaudit.frontends.onnx.outputs import real_outputs
 from lipaudit.frontends.onnx.parity import check_parity, rows_compared
@@ -64,14 +72,16 @@ def load_onnx(
 def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed) -> LoadedModel:
     original, remarks = real_outputs(read_model(path))
     every = graph_inputs(original)
-    inputs = free_inputs(every, fixed)
-    requested = {name: shape for name, shape in (asked or {}).items() if name not in fixed}
+    inputs, unheld = free_inputs(every, fixed)
+    values = {**fixed, **{entry.name: 0 for entry in unheld}}
+    requested = {name: shape for name, shape in (asked or {}).items() if name not in values}
     # a held tensor with the file's own first axis says that this is no batch
     whole = {tuple(v.shape[:1]) for v in fixed.values() if isinstance(v, torch.Tensor)} - {(), (1,)}
     shapes = resolve_inputs(inputs, requested, whole=any((i.batch,) in whole for i in inputs))
     batch = batch_of(inputs, shapes)
-    held = hold(every, fixed, asked, batch)
+    held = hold(every, values, asked, batch)
     model = prepare(original)
+    check_unheld(unheld, inputs, model.graph)
     try:
         module, agreement = _converted(path, original, model, inputs, shapes, held, batch)
         notes = [agreement]
@@ -82,10 +92,15 @@ def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed
     except ModelLoadError:
         if batch == 1:
             raise
-        shapes, held = resolve_inputs(inputs, requested, whole=True), hold(every, fixed, asked)
+        shapes, held = resolve_inputs(inputs, requested, whole=True), hold(every, values, asked)
         module, agreement = _converted(path, original, model, inputs, shapes, held, 1)
         notes = [agreement]
     notes += [*_without_a_batch(shapes), *remarks]
+    if unheld:
+        names = ", ".join(repr(entry.name) for entry in unheld)
+        notes.append(
+            f"No value was given for {names}: upper bounds hold for every value, because it only adds constants. A lower bound is for 0."
+        )
     return LoadedModel(
         module=module,
         spec=spec,
@@ -98,7 +113,8 @@ def _load(path: Path, spec: str, asked: Mapping[str, Shape] | None, fixed: Fixed
         module_paths=module.module_paths,
         output_names=tuple(o.name for o in original.graph.output),
         notes=tuple(notes),
-        fixed=held,
+        fixed={name: held[name] for name in fixed},
+        unheld=tuple(entry.name for entry in unheld),
     )
 
 

@@ -11,6 +11,7 @@ import torch
 
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.fixed import Fixed, as_tensor
+from lipaudit.frontends.onnx.side_inputs import needs_value
 from lipaudit.frontends.shapes import Shape, complete_shape
 
 _DTYPES = {
@@ -75,8 +76,8 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
     return found
 
 
-def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> list[GraphInput]:
-    """The inputs that are not held. Raises :class:`UsageError` for a held name that is none, and where an integer input is left."""
+def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> tuple[list[GraphInput], list[GraphInput]]:
+    """The inputs that are not held, of floating point and of integers. Raises :class:`UsageError` for a held name that is none."""
     if not any(i.dtype.is_floating_point for i in inputs):
         kind = str(inputs[0].dtype).removeprefix("torch.").upper()
         raise ModelLoadError(
@@ -87,16 +88,22 @@ def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> list[GraphInput]:
     for name in fixed:
         if name not in names:
             raise UsageError(f"the model has no input named {name!r}; its inputs are {', '.join(map(repr, names))}")
-    free = [i for i in inputs if i.name not in fixed]
+    free = [i for i in inputs if i.name not in fixed and i.dtype.is_floating_point]
     if not free:
         raise UsageError("every input is held fixed: at least one must be free to have a bound")
-    for entry in free:
-        if not entry.dtype.is_floating_point:
-            raise UsageError(
-                f"the input {entry.name!r} of shape {entry.text} holds {str(entry.dtype).removeprefix('torch.')}, in which there is no "
-                f"Lipschitz constant: hold it at a value with --fix {entry.name}=VALUE (a number, a list or a tensor file)"
-            )
-    return free
+    return free, [i for i in inputs if i.name not in fixed and not i.dtype.is_floating_point]
+
+
+def check_unheld(unheld: list[GraphInput], free: list[GraphInput], graph: onnx.GraphProto) -> None:
+    """Refuse an integer input without a value unless the bound is the same for every value."""
+    where = needs_value(graph, [i.name for i in unheld], [i.name for i in free]) if unheld else ""
+    if where:
+        entry = unheld[0]
+        raise UsageError(
+            f"the input {entry.name!r} of shape {entry.text} holds {str(entry.dtype).removeprefix('torch.')}, in which there is no "
+            f"Lipschitz constant, and the bound depends on its value ({where}): hold it at a value with --fix {entry.name}=VALUE (a "
+            "number, a list or a tensor file)"
+        )
 
 
 def hold(
