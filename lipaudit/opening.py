@@ -27,6 +27,7 @@ from lipaudit.frontends import LoadedModel, load
 from lipaudit.frontends.fixed import describe, read_fixed
 from lipaudit.frontends.module import Network, wrap_module
 from lipaudit.frontends.spec import Kind, parse_input, parse_spec
+from lipaudit.graph.agreement import disagreement
 from lipaudit.graph.capture import capture
 from lipaudit.graph.decomposition import decompose
 from lipaudit.graph.layers_by_hooks import UNCAPTURED, layers_by_hooks
@@ -202,12 +203,19 @@ def zero_inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Te
 
 
 def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
-    """The network as a graph, or its layers one by one where it is none but runs on the inputs."""
+    """The network as a graph, or its layers one by one where it is none but runs on the inputs.
+
+    Operations without a rule are in pieces, and the graph of the pieces is compared with the module as well.
+    """
     try:
         graph = capture(module, inputs)
+        pieces = decompose(graph, has_rule)
+        found = None if pieces is graph else disagreement(module, inputs, pieces)
+        if found is not None:
+            raise CaptureError(f"an operation was decomposed wrongly: {found}")
+        return pieces
     except CaptureError as error:
-        graph = layers_by_hooks(module, inputs, error)
-    return decompose(graph, has_rule)
+        return decompose(layers_by_hooks(module, inputs, error), has_rule)
 
 
 def _check_finite(module: nn.Module) -> None:
