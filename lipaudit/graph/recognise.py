@@ -16,6 +16,8 @@ from lipaudit.graph.elementwise import recognise_elementwise
 from lipaudit.graph.lost_constants import with_lost_constants
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
+from lipaudit.graph.ordered_pairs import recognise_ordered_pairs
+from lipaudit.graph.rejoined import recognise_rejoined
 from lipaudit.graph.rewrite import rebuild
 from lipaudit.graph.rolls import recognise_rolls
 from lipaudit.graph.spellings import CASTS
@@ -53,6 +55,8 @@ def recognise(graph: Graph) -> Graph:
         recognise_attentions,
         recognise_activations,
         recognise_elementwise,
+        recognise_ordered_pairs,
+        recognise_rejoined,
     )
     captured = graph
     for step in steps:

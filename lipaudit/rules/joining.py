@@ -11,11 +11,15 @@ import math
 import torch
 
 from lipaudit.graph.node import Constant, Node
+from lipaudit.graph.ordered_pairs import ORDERED_PAIRS
+from lipaudit.rules.magnitudes import Magnitude, passes, ranged
 from lipaudit.rules.operands import count_refs, is_float, repeats, root, shape_of, stretch
 from lipaudit.rules.probe import PROBE_LIMIT, largest_count
+from lipaudit.rules.radii import Radii
 from lipaudit.rules.registry import Combination, Effect, Settings, rule
 from lipaudit.rules.scattering import accumulated
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
 DISJOINT = "the inputs land in disjoint entries"
 # Every entry of the result is one of the target's or one of the source's, each at most once.
@@ -139,3 +143,34 @@ def extremum(node: Node, _settings: Settings) -> Effect:
         name: root(repeats(argument, node.output)) for name, argument in node.arguments.items() if count_refs(argument)
     }
     return stretch(node, factors, Combination.ROOT_SUM_SQUARES)
+
+
+@rule(
+    ORDERED_PAIRS,
+    formula="1",
+    source="order statistics: sorting brings two vectors no further apart",
+    exact=True,
+)
+def ordered_pairs(node: Node, _settings: Settings) -> Effect:
+    """Pairs of entries put in order (MaxMin, GroupSort of pairs), other entries left where they are."""
+    return stretch(node, {"self": 1.0})
+
+
+@passes(ORDERED_PAIRS)
+def ordered_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """A slice along the axis of the pairs is ordered by itself; an entry strays as far as the farther one of its pair.
+
+    A slice across that axis holds of every pair one entry: at most what both stray, sqrt(2) times as far as one.
+    """
+    axis = node.payload.axis
+    logs = {
+        axes: log if not axes or axis in axes else (root(2) * Bracket(-math.inf, log)).log_upper
+        for axes, log in operands[0].radii.logs.items()
+    }
+    return (Radii(node.output.shape, logs).sharpest(),)
+
+
+@ranged(ORDERED_PAIRS)
+def ordered_range(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """The same entries in another order."""
+    return intervals[0]

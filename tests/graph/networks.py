@@ -48,6 +48,17 @@ class Function(nn.Module):
         return self._function(self, *inputs)
 
 
+class OfOneInput(nn.Module):
+    """A function of one tensor without weights; its input is called ``x``."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._function(x)
+
+
 def _bn(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels)
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from lipaudit.graph.ordered_pairs import ORDERED_PAIRS, OrderedPairs
 from tests.nodes import data
 from tests.rules.cases import case, unbounded, unsupported
 
@@ -172,3 +173,8 @@ case("aten.clamp.Tensor", data(2, 3), LIMIT - 1, LIMIT + 1)
 case("aten.clamp.Tensor", data(2, 3), data(3), data(2, 1))
 case("aten.clamp_min.Tensor", data(2, 3), LIMIT - 1)
 case("aten.clamp_max.Tensor", data(2, 3), data())
+for shape, axis, sizes, pairs in (
+    ((1, 4, 6), 1, (2, 2), ((0, 1),)), ((1, 4, 6), 2, (1, 2, 1, 2), ((3, 1), (0, 2))), ((2, 3), 0, (1, 1), ((1, 0),)),
+):  # fmt: skip
+    ordered = OrderedPairs(axis, sizes, pairs)
+    case(ORDERED_PAIRS, self=data(*shape), payload=ordered, function=ordered.evaluate)
