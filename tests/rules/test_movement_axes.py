@@ -32,9 +32,9 @@ X = data(2, 3, 4)
 SQUARE = data(2, 3, 3)
 AXES = range(-3, 3)
 F64 = torch.float64
-# What these modules hold is movement, but for the larger or smaller of several tensors, which depends on the data.
+# What these modules hold is movement, but for the larger or smaller of several tensors and their order, which depend on the data.
 MODULES = {f"lipaudit.rules.{name}" for name in ("movement", "repetition", "joining")}
-NO_MOVEMENT = {"extremum"}
+NO_MOVEMENT = {"extremum", "ordered_pairs"}
 
 
 def subsets(rank: int) -> list[tuple[int, ...]]:
