@@ -241,9 +241,13 @@ def _number(argument: Argument) -> Fraction | None:
 
 
 def _constants(nodes: tuple[Node, ...]) -> list[dict[int, Fraction]] | None:
-    """The values of the constants of nodes, by their identity, for each set that occurs; None where there are too many."""
-    tensors = {id(a): a.value for node in nodes for a in node.arguments.values() if isinstance(a, Constant)}
-    if any(t.is_meta or t.is_complex() or t.numel() == 0 for t in tensors.values()):
+    """The values of the constants of nodes, by their identity, for each set that occurs.
+
+    None where there are too many, or where one stands for a weight whose value no status may rest on.
+    """
+    found = [a for node in nodes for a in node.arguments.values() if isinstance(a, Constant)]
+    tensors = {id(a): a.value for a in found}
+    if not all(a.known for a in found) or any(t.is_meta or t.is_complex() or t.numel() == 0 for t in tensors.values()):
         return None
     if not tensors:
         return [{}]
