@@ -83,6 +83,7 @@ def audit(
     lower_bound: bool = False,
     save_pair: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    freeze_random: int | None = None,
     structure: bool = False,
     domain: str = "global",
     around: str | torch.Tensor | None = None,
@@ -121,6 +122,8 @@ def audit(
             is an empirical lower bound.
         save_pair: a file NAME.npz for these two inputs: arrays ``x.INPUT`` and ``y.INPUT``; with ``lower_bound`` only.
         seed: seeds that search, and the random start of a published method.
+        freeze_random: a seed for random numbers that the network draws while it computes its weights (a power iteration that starts
+            anew at every call): the audit is of the weights that this draw gives. Without it such a network has no bound.
         structure: only find out which operations and whether the network have a finite constant, in seconds: models given by
             name are built without weights, no norm is computed, the report has statuses and no figures.
         domain: "global" (all inputs), "pixels" (images with pixels in [0, 1], normalised as the model expects it) or "ball"
@@ -157,7 +160,7 @@ def audit(
     check_model(model)
     check_shape(input_shape)
     check_radius(radius)
-    check_settings(tol, device, seed)
+    check_settings(tol, device, seed, freeze_random)
     check_weights(model, weights)
     published = find_requested(method, iterations)
     weights = None if structure and weights == "random" else weights  # neither is loaded
@@ -182,7 +185,7 @@ def audit(
     clock.lap("load")
     with placed(loaded, device, structure) as place:
         region = resolve_domain(request, loaded)
-        network_in = captured(loaded, place, structure)
+        network_in = captured(loaded, place, structure, freeze_random)
         inputs, simple = network_in.inputs, network_in.simple
         clock.lap("capture")
         norms: Norms = UnknownNorms()
@@ -235,6 +238,7 @@ def audit(
                 device=place.type,
                 seed=seed,
                 structure=structure,
+                freeze_random=freeze_random,
                 domain=region.name,
                 around=_shown(around, absolute_paths) if isinstance(around, str) else None,
                 radius=radius,
@@ -249,6 +253,7 @@ def audit(
                 *([structure_note(has_values(loaded.module))] if structure else []),
                 *loaded.notes,
                 *remarks(network_in.graph),
+                *_frozen(freeze_random),
                 *doubts,
                 *_found(pair, lower_bound, save_pair),
                 *_recalled(norms, store, absolute_paths),
@@ -364,6 +369,16 @@ def _found(pair: Pair | None, asked: bool, file: str | os.PathLike[str] | None) 
         return []
     write_pair(pair, Path(file))
     return [f"The two inputs between which the lower bound was measured are in {Path(file).name}."]
+
+
+def _frozen(seed: int | None) -> list[str]:
+    """Which random numbers the figures rest on."""
+    if seed is None:
+        return []
+    return [
+        f"Random numbers that the network draws while it computes its weights are frozen at the seed {seed}: the figures are those of "
+        "the weights that this draw gives, and say nothing of another draw."
+    ]
 
 
 def _shown(path: str, absolute: bool) -> str:

@@ -71,7 +71,7 @@ class Captured:
     simple: Graph
 
 
-def check_settings(tol: float, device: str, seed: int) -> None:
+def check_settings(tol: float, device: str, seed: int, freeze: int | None = None) -> None:
     """Refuse a tolerance that means nothing, a device that is not there, and what is no seed."""
     if not is_number(tol):
         raise UsageError(f"the tolerance (--tol) is a number, not {tol!r}")
@@ -79,6 +79,10 @@ def check_settings(tol: float, device: str, seed: int) -> None:
         raise UsageError(f"there is no device {device!r}: choose one of {', '.join(_DEVICES)} (--device)")
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise UsageError(f"a seed (--seed) is a whole number from 0 to 2^63 - 1, not {seed!r}")
+    if freeze is not None and (not isinstance(freeze, int) or isinstance(freeze, bool) or not 0 <= freeze < 2**63):
+        raise UsageError(
+            f"the seed of frozen random numbers (--freeze-random) is a whole number from 0 to 2^63 - 1, not {freeze!r}"
+        )
     try:
         check_tolerance(tol)
     except ValueError as error:
@@ -140,10 +144,10 @@ def placed(loaded: LoadedModel, device: str, structure: bool = False) -> Iterato
         yield place
 
 
-def captured(loaded: LoadedModel, place: torch.device, structure: bool = False) -> Captured:
-    """The network as a graph; ``structure`` fills the places of weights that were never read."""
+def captured(loaded: LoadedModel, place: torch.device, structure: bool = False, freeze: int | None = None) -> Captured:
+    """The network as a graph; ``structure`` fills the places of weights that were never read, ``freeze`` seeds what computes weights."""
     inputs = zero_inputs(loaded, place)
-    graph = graph_of(loaded.module, inputs)
+    graph = graph_of(loaded.module, inputs, freeze)
     recognised = recognise(fill(graph) if structure else graph)
     return Captured(inputs, graph, recognised, fold(recognised))
 
@@ -202,15 +206,15 @@ def zero_inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Te
         ) from error
 
 
-def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
+def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int | None = None) -> Graph:
     """The network as a graph, or its layers one by one where it is none but runs on the inputs.
 
     Operations without a rule are in pieces, and the graph of the pieces is compared with the module as well.
     """
     try:
-        graph = capture(module, inputs)
+        graph = capture(module, inputs, freeze)
         pieces = decompose(graph, has_rule)
-        found = None if pieces is graph else disagreement(module, inputs, pieces)
+        found = None if pieces is graph else disagreement(module, inputs, pieces, freeze)
         if found is not None:
             raise CaptureError(f"an operation was decomposed wrongly: {found}")
         return pieces

@@ -107,6 +107,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "lower_bound": False,
                 "save_pair": None,
                 "seed": 0,
+                "freeze_random": None,
                 "progress": None,
             },
         )

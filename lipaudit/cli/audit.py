@@ -124,6 +124,12 @@ _OPTIONS = with_options(
         help="Write these two inputs, as arrays x.INPUT and y.INPUT of a numpy archive. Of one model only.",
     ),
     seed_option,
+    click.option(
+        "--freeze-random",
+        type=click.IntRange(0, 2**63 - 1),
+        metavar="SEED",
+        help="Hold the random numbers that a network draws while it computes its weights at one draw; the report says so.",
+    ),
     format_option(
         "JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
         "html",

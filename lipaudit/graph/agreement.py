@@ -12,11 +12,9 @@ precision. How far that moves the outputs is the noise of that precision at the 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -27,7 +25,7 @@ from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.noise import FACTOR, Change, perturbations
 from lipaudit.graph.placeholders import has_values
 from lipaudit.graph.trace import place
-from lipaudit.graph.untouched import on_copies
+from lipaudit.graph.untouched import on_copies, set_seed
 
 LARGE = 100.0
 # Matrix products on a GPU may run on the 10 bits of TF32.
@@ -42,16 +40,19 @@ class _Sample:
     seed: int
 
 
-def disagreement(module: nn.Module, inputs: Mapping[str, torch.Tensor], graph: Graph) -> str | None:
+def disagreement(
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], graph: Graph, freeze: int | None = None
+) -> str | None:
     """What was seen where the module and its graph differ by more than rounding, in one sentence; None where nothing was.
 
-    Inputs that are not made of floating-point numbers are taken as given. Nothing is compared without weights, or where the graph
+    The module draws its random numbers from the seed ``freeze``, or from another one at every call. Inputs that are not made of
+    floating-point numbers are taken as given. Nothing is compared without weights, or where the graph
     has operations that cannot be evaluated; those have no rule, and nothing is claimed for them.
     """
     if not has_values(module) or not can_interpret(graph):
         return None
     constants: dict[str, torch.Tensor] = {}
-    for sample in _samples(inputs):
+    for sample in _samples(inputs, freeze):
         try:
             try:
                 found = _call(module, sample)
@@ -86,7 +87,7 @@ def _runs(graph: Graph, sample: _Sample) -> bool:
     return True
 
 
-def _samples(inputs: Mapping[str, torch.Tensor]) -> list[_Sample]:
+def _samples(inputs: Mapping[str, torch.Tensor], freeze: int | None) -> list[_Sample]:
     generator = torch.Generator().manual_seed(0)
 
     def random_numbers(scale: float) -> dict[str, torch.Tensor]:
@@ -96,9 +97,9 @@ def _samples(inputs: Mapping[str, torch.Tensor]) -> list[_Sample]:
         }
 
     return [
-        _Sample("zeros", random_numbers(0.0), True, 1),
-        _Sample("random inputs", random_numbers(1.0), False, 2),
-        _Sample("large random inputs", random_numbers(LARGE), True, 3),
+        _Sample("zeros", random_numbers(0.0), True, 1 if freeze is None else freeze),
+        _Sample("random inputs", random_numbers(1.0), False, 2 if freeze is None else freeze),
+        _Sample("large random inputs", random_numbers(LARGE), True, 3 if freeze is None else freeze),
     ]
 
 
@@ -106,9 +107,7 @@ def _call(module: nn.Module, sample: _Sample, again: bool = False) -> dict[str, 
     """The module's tensors by their places in what it returns."""
     seed = sample.seed + 1000 * again
     with on_copies(module), torch.set_grad_enabled(sample.gradients):
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
+        set_seed(seed)
         result = module(*(x.clone() for x in sample.inputs.values()))
         return {
             place(path): leaf.detach().clone()

@@ -28,14 +28,16 @@ from lipaudit.graph.folding import evaluated, is_constant, parts, strided
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
 from lipaudit.graph.placeholders import has_values, unknown
 from lipaudit.graph.trace import MOST_NUMBERS, ROOT, place, trace
+from lipaudit.graph.untouched import drawing
 
 
-def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
+def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int | None = None) -> Graph:
     """The functional ATen graph of ``module`` in eval mode on inputs of the given shapes (batch axis of 1 included).
 
     The graph is compared with the module on inputs of its own (:mod:`lipaudit.graph.agreement`); a module that is another function
     while it is exported is captured as it is called. It is left as it was found (mode, hooks, gradients, buffers, random
-    generators). A module on the meta device has constants without values, which are meta tensors in the graph, and is not compared.
+    generators). Random numbers that it draws while it computes its weights are those of the seed ``freeze``. A module on the
+    meta device has constants without values, which are meta tensors in the graph, and is not compared.
 
     Raises:
         CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
@@ -44,36 +46,38 @@ def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> Graph:
     found = None
     for as_called in (False, True):
         try:
-            as_run, graph = _exported(module, inputs, as_called)
+            as_run, graph = _exported(module, inputs, as_called, freeze)
         except CaptureError:
             if found is None:
                 raise
             break
-        difference = disagreement(module, inputs, as_run)
+        difference = disagreement(module, inputs, as_run, freeze)
         if difference is None:
             return graph
         found = found or difference
     raise CaptureError(found)
 
 
-def _exported(module: nn.Module, inputs: Mapping[str, torch.Tensor], as_called: bool = False) -> tuple[Graph, Graph]:
+def _exported(
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], as_called: bool, freeze: int | None
+) -> tuple[Graph, Graph]:
     """The graph with the constants that the network computes, and the same with those that its stored numbers define."""
     try:
-        return _capture(module, inputs, False, as_called)
+        return _capture(module, inputs, False, as_called, freeze)
     except CaptureError:
         if not has_values(module):
             raise
         # once more for a network that reads numbers from its weights; its first failure tells more than the second
         with suppress(CaptureError):
-            return _capture(module, inputs, True, as_called)
+            return _capture(module, inputs, True, as_called, freeze)
         raise
 
 
 def _capture(
-    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool, freeze: int | None
 ) -> tuple[Graph, Graph]:
     try:
-        program, sizes = trace(module, inputs, numbers, as_called)
+        program, sizes = trace(module, inputs, numbers, as_called, freeze)
     except Exception as error:
         shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
         reason = str(error).strip().splitlines()
@@ -82,11 +86,14 @@ def _capture(
             f"{reason[0] if reason else 'no message'}; {_advice(error)}"
         ) from error
     with torch.no_grad():
-        as_run = _Reader(program, tuple(inputs), numbers, precise=False)
-        graph = as_run.graph(sizes)
+        as_run = _Reader(program, tuple(inputs), numbers, precise=False, frozen=freeze is not None)
+        with drawing(inputs, freeze):
+            graph = as_run.graph(sizes)
         if not as_run.computes:
             return graph, graph
-        return graph, _Reader(program, tuple(inputs), numbers, precise=True).graph(sizes)
+        with drawing(inputs, freeze):  # the same numbers
+            precise = _Reader(program, tuple(inputs), numbers, precise=True, frozen=freeze is not None)
+            return graph, precise.graph(sizes)
 
 
 def _advice(error: Exception) -> str:
@@ -109,9 +116,15 @@ class _Reader:
     """Walks the exported graph once and separates what depends on the input from what does not."""
 
     def __init__(
-        self, program: torch.export.ExportedProgram, input_names: tuple[str, ...], numbers: bool, precise: bool
+        self,
+        program: torch.export.ExportedProgram,
+        input_names: tuple[str, ...],
+        numbers: bool,
+        precise: bool,
+        frozen: bool,
     ) -> None:
         self.program = program
+        self.frozen = frozen  # whether random numbers are drawn
         self.precise = precise  # whether constants are computed in float64
         self.computes = False  # whether there are any
         self.input_names = input_names
@@ -191,7 +204,7 @@ class _Reader:
         bound = bind(target, args, kwargs)
         if is_constant(target, bound):
             self.computes = self.computes or str(target) not in MOVES
-            return evaluated(target, bound, node.meta.get("val"), self.precise)
+            return evaluated(target, bound, node.meta.get("val"), self.precise, self.frozen)
         return self._append(node, str(target), {name: _argument(value) for name, value in bound.items()})
 
     def _append(self, node: torch.fx.Node, op: str, arguments: Mapping[str, Argument]) -> Any:

@@ -42,7 +42,9 @@ def is_constant(target: torch._ops.OpOverload, bound: Mapping[str, Any]) -> bool
     return not any(True for name, value in bound.items() if name not in unread for _ in parts(value, Ref))
 
 
-def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described: Any, precise: bool = True) -> Any:
+def evaluated(
+    target: torch._ops.OpOverload, bound: Mapping[str, Any], described: Any, precise: bool = True, frozen: bool = False
+) -> Any:
     """The result of a constant call, every tensor in it a :class:`Constant`.
 
     ``described`` are tensors with the shape, dtype and device of the result; their values are not read. A tensor computed
@@ -51,18 +53,28 @@ def evaluated(target: torch._ops.OpOverload, bound: Mapping[str, Any], described
     With ``precise`` an operation that rounds is evaluated in float64, and the constant says how far that is from the function that the
     stored numbers define (:mod:`lipaudit.graph.constant_errors`); without, as the network does it.
 
+    With ``frozen`` random numbers are drawn, in the network's own precision, from the state that torch's generator is in.
+
     Raises:
-        CaptureError: if the operation draws random numbers.
+        CaptureError: if the operation draws random numbers that are not frozen.
     """
-    draws = torch.Tag.nondeterministic_seeded in target.tags
-    if draws and bound.get("train") is not False:  # dropout in eval mode draws nothing
-        raise CaptureError(f"the network draws random numbers ({target}) in eval mode: no single function to bound")
+    # dropout in eval mode draws nothing
+    draws = torch.Tag.nondeterministic_seeded in target.tags and bound.get("train") is not False
+    if draws and not frozen:
+        raise CaptureError(
+            f"the network draws random numbers ({target}) in eval mode: no single function to bound; where they are those of a "
+            "computation of weights, one draw can be held (--freeze-random SEED)"
+        )
     constants = list(parts(dict(bound), Constant))
     names = tuple(dict.fromkeys(n for c in constants for n in c.names))
     if any(c.value.is_meta for c in constants):
         return _wrapped(pytree.tree_map_only(torch.Tensor, unknown, described), lambda value: Constant(value, names))
     tensors = [*(c.value for c in constants), *pytree.tree_leaves(described)]
     place = next((t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta), None)
+    if draws:
+        error = math.inf if any(c.error for c in constants) else 0.0
+        values = {name: _real(value, place, None) for name, value in bound.items()}
+        return _wrapped(call(target, values), lambda value: Constant(value, names, error=error))
     stored = all(c.computed_in is None and c.error == 0 for c in constants)
     op = str(target)
     if not precise or (stored and (op in MOVES or not _rounds(described))):
@@ -101,7 +113,7 @@ def _quantised(described: Any) -> torch.dtype | None:
 def _real(value: Any, place: torch.device | None, dtype: torch.dtype | None) -> Any:
     """What a call reads: tensors, and with ``dtype`` every floating dtype in that precision."""
     if isinstance(value, Constant):
-        return value.value.to(precision(value.value.dtype, dtype))
+        return value.value.to(precision(value.dtype, dtype))
     if isinstance(value, Ref):  # only its shape, dtype and device are read
         return torch.zeros(value.info.shape, dtype=precision(value.info.dtype, dtype), device=place)
     if isinstance(value, torch.dtype):

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from lipaudit.graph.functional import functional
 from lipaudit.graph.masks import KnownMasks
 from lipaudit.graph.placeholders import faked
-from lipaudit.graph.untouched import on_copies, untouched
+from lipaudit.graph.untouched import on_copies, set_seed, untouched
 
 ROOT = "root"
 # Larger tensors are not read number by number.
@@ -60,11 +60,16 @@ def _small_tensors(module: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Te
 
 
 def trace(
-    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool = False
+    module: nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    numbers: bool,
+    as_called: bool = False,
+    freeze: int | None = None,
 ) -> tuple[torch.export.ExportedProgram, Sizes]:
     """The functional program of ``module`` in eval mode, and the shape of every module's first tensor input.
 
-    ``as_called`` tells a forward pass that asks that it is not being compiled or exported and that gradients are enabled.
+    ``as_called`` tells a forward pass that asks that it is not being compiled or exported and that gradients are enabled. It draws random
+    numbers from the seed ``freeze``, if there is one.
     """
     sizes: Sizes = {}
     with (
@@ -77,6 +82,8 @@ def trace(
     ):
         # what a forward pass assigns is removed again
         warnings.filterwarnings("ignore", message=r"The tensor attributes? .* assigned during export")
+        if freeze is not None:
+            set_seed(freeze)
         arguments = tuple(x if fake is None else fake.from_tensor(x) for x in inputs.values())
         program = torch.export.export(_Root(module, numbers, as_called), arguments, strict=False)
         return functional(program, numbers), sizes

@@ -15,7 +15,7 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
@@ -54,6 +54,24 @@ def on_copies(module: nn.Module) -> Iterator[None]:
                 for index, value in enumerate(list(container)):
                     if _is_plain(value):
                         container[index] = _copy(value, copies)
+        yield
+
+
+def set_seed(seed: int) -> None:
+    """Start the generators of Python, numpy and torch at ``seed``; to be called within :func:`untouched`."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+@contextmanager
+def drawing(inputs: Mapping[str, torch.Tensor], seed: int | None) -> Iterator[None]:
+    """With torch's generators at ``seed``, if there is one; they are left where they were."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=sorted({x.device.index or 0 for x in inputs.values() if x.is_cuda})):
+        torch.manual_seed(seed)
         yield
 
 

@@ -142,6 +142,8 @@ class SettingsRecord:
 
     ``method`` is how the norms of weights were found: ``gram``, or a published method with the ``iterations`` (or samples) that it
     took, None where it has none.
+
+    ``freeze_random`` is the seed at which random numbers are held that the network draws while it computes its weights.
     """
 
     norm: str = "l2"
@@ -156,6 +158,7 @@ class SettingsRecord:
     radius: float | None = None
     radius_in: str | None = None
     iterations: int | None = None
+    freeze_random: int | None = None
 
 
 @dataclass(frozen=True)
