@@ -101,7 +101,18 @@ def std_mean(self: Tensor, dim: Any = None, *, correction: Number | None = None,
 
 def take(self: Tensor, index: Tensor) -> Tensor:
     """Entries of the flattened tensor."""
-    return self.reshape(-1)[index]
+    return self.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
+def scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
+    """Entries added at their places, the older spelling of ``scatter_add``.
+
+    Raises:
+        NotImplementedError: for products.
+    """
+    if reduce != "add":
+        raise NotImplementedError
+    return self.scatter_add(dim, index, src)
 
 
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -211,6 +222,7 @@ DEFINITIONS: Mapping[str, Callable[..., Any]] = {
     "aten._sparse_mm.default": sparse_mm,
     "aten.cosine_similarity.default": cosine_similarity,
     "aten.std_mean.correction": std_mean,
+    "aten.scatter.reduce": scatter_reduce,
     "aten.take.default": take,
     "aten.put.default": put,
     "aten.nansum.default": nansum,

@@ -69,6 +69,8 @@ PIECES: dict[str, tuple[Callable[[Tensor], Tensor | tuple[Tensor, ...]], float |
     "quantile": (lambda x: torch.quantile(x, 0.3, dim=1, keepdim=True), None),
     "quantile of everything": (lambda x: torch.quantile(x, 0.5), None),
     "smooth l1 loss": (lambda x: functional.l1_loss(x, STACK), 24**-0.5),
+    "scatter that adds": (lambda x: x[0].scatter(1, torch.tensor([[0, 1, 1]] * 3), STACK[0], reduce="add"), 1.0),
+    "take of one entry": (lambda x: x.take(torch.tensor(5)), 1.0),
     "std_mean": (lambda x: torch.std_mean(x, dim=(0, 2), correction=2), None),
     "stft": (lambda x: torch.stft(x.flatten(1), 8, 4, window=WINDOW, return_complex=True).abs(), None),
     "stft, everything": (
