@@ -69,7 +69,6 @@ PIECES: dict[str, tuple[Callable[[Tensor], Tensor | tuple[Tensor, ...]], float |
     "quantile": (lambda x: torch.quantile(x, 0.3, dim=1, keepdim=True), None),
     "quantile of everything": (lambda x: torch.quantile(x, 0.5), None),
     "smooth l1 loss": (lambda x: functional.l1_loss(x, STACK), 24**-0.5),
-    "scatter that adds": (lambda x: x[0].scatter(1, torch.tensor([[0, 1, 1]] * 3), STACK[0], reduce="add"), 1.0),
     "take of one entry": (lambda x: x.take(torch.tensor(5)), 1.0),
     "std_mean": (lambda x: torch.std_mean(x, dim=(0, 2), correction=2), None),
     "stft": (lambda x: torch.stft(x.flatten(1), 8, 4, window=WINDOW, return_complex=True).abs(), None),
@@ -185,3 +184,14 @@ def test_pieces_that_compute_something_else_are_refused(monkeypatch: pytest.Monk
     reasons = [node.payload for node in graph if node.op == UNCAPTURED]
     assert reasons
     assert all("decomposed wrongly" in reason for reason in reasons)
+
+
+def test_a_scatter_that_adds_is_a_scatter_add() -> None:
+    """torch has no derivative of the older spelling."""
+    places, x = torch.tensor([[0, 1, 1]] * 3), {"x": torch.ones(2, 3, 4, dtype=torch.float64)}
+    module = Function(lambda _, x: x[0].scatter(1, places, STACK[0], reduce="add"))
+    graph = decompose(capture(module, x), has_rule)
+    assert [node.op for node in graph][-1] == "aten.scatter_add.default"
+    assert torch.equal(run(graph, x)[0], x["x"][0].scatter_add(1, places, STACK[0]))
+    multiplied = capture(Function(lambda _, x: x[0].scatter(1, places, STACK[0], reduce="multiply")), x)
+    assert any(node.op == "aten.scatter.reduce" for node in decompose(multiplied, has_rule))
