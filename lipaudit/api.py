@@ -141,7 +141,7 @@ def audit(
             does not exist. Other methods and ``structure`` have nothing to keep.
         absolute_paths: keep the folders of the model's and the centre's file in the report; without it a path outside the working
             directory is cut to its last part.
-        max_memory: how much memory the tensors that an ONNX file describes may take, in bytes or as text (``"16GB"``); default:
+        max_memory: how much memory the tensors that a model file describes may take, in bytes or as text (``"16GB"``); default:
             4GB. A file that asks for more is refused before anything is computed.
         progress: called as progress(done, total, name) while layers are bounded.
 

@@ -128,7 +128,7 @@ weights_option = click.option(
 memory_option = click.option(
     "--max-memory",
     metavar="SIZE",
-    help="How much memory the tensors that an ONNX file describes may take, such as 16GB. Default: 4GB. A file that asks for more is "
+    help="How much memory the tensors that a model file describes may take, such as 16GB. Default: 4GB. A file that asks for more is "
     "refused before anything is computed.",
 )
 arch_option = click.option("--arch", metavar="NAME", help="Architecture that a file of weights belongs to.")

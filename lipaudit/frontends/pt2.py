@@ -15,6 +15,7 @@ from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.program import load_program
 from lipaudit.frontends.pt2_check import checked_archive
+from lipaudit.frontends.room import require_room
 from lipaudit.frontends.shapes import Shape
 
 
@@ -35,7 +36,7 @@ def load_pt2(
         raise ModelLoadError(
             f"{path} cannot be read by torch {torch.__version__} ({_first_line(error)}): export it again"
         ) from error
-    return load_program(
+    loaded = load_program(
         program,
         spec=spec,
         source="pt2",
@@ -44,6 +45,8 @@ def load_pt2(
         fixed=fixed,
         file_sha256=sha256(path),
     )
+    require_room(loaded)
+    return loaded
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from lipaudit.frontends.files import sha256
 from lipaudit.frontends.fixed import Fixed
 from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.loaded import LoadedModel
+from lipaudit.frontends.room import require_room
 from lipaudit.frontends.shapes import Shape
 from lipaudit.frontends.torchscript_check import check_archive
 
@@ -76,7 +77,9 @@ def load_torchscript(path: Path, *, spec: str, input_shapes: Mapping[str, Shape]
         raise ModelLoadError(
             f"{path} cannot be read by torch {torch.__version__} ({reason}): export it again"
         ) from error
-    return _described(script, spec, "torchscript", path.name, input_shapes, fixed, sha256(path))
+    loaded = _described(script, spec, "torchscript", path.name, input_shapes, fixed, sha256(path))
+    require_room(loaded)
+    return loaded
 
 
 def wrap_torchscript(

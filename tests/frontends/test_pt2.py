@@ -7,6 +7,7 @@ import zipfile
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lipaudit
 from lipaudit import frontends
@@ -341,3 +342,23 @@ def test_entries_that_lie_over_each_other_are_refused(saved):
         archive._didModify = True
     with pytest.raises(ModelLoadError, match="larger than the file"):
         frontends.load(str(saved[1]))
+
+
+class _Canvas(nn.Module):
+    def forward(self, x):
+        return x + torch.zeros(40_000, 40_000).sum()
+
+
+class _Copies(nn.Module):
+    def forward(self, x):
+        return (x.expand(50_000, 50_000) * 2).amax(0, keepdim=True)[:, :1]
+
+
+@pytest.mark.parametrize("network", [_Canvas(), _Copies()])
+def test_programs_that_ask_for_much_memory_are_refused(tmp_path, network):
+    """Exported from shapes alone, so that nothing of that size is ever made."""
+    with FakeTensorMode():
+        program = torch.export.export(network, (torch.empty(1, 1),), strict=False)
+    torch.export.save(program, tmp_path / "net.pt2")
+    with pytest.raises(ModelLoadError, match=r"would need about (6.4|10)GB of memory.*--max-memory"):
+        frontends.load(str(tmp_path / "net.pt2"))

@@ -184,3 +184,14 @@ def test_a_program_of_training_mode_is_refused() -> None:
     for thing in (program, program.module()):
         with pytest.raises(ModelLoadError, match="in training mode"):
             lipaudit.audit(thing, {"input": IMAGE})
+
+
+class Copies(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.expand(50_000, 50_000) * 2).amax(0, keepdim=True)[:, :1]
+
+
+def test_archives_that_ask_for_much_memory_are_refused(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Copies()), tmp_path / "net.pt")
+    with pytest.raises(ModelLoadError, match=r"would need about 10GB of memory"):
+        lipaudit.audit(str(tmp_path / "net.pt"), {"x": (1, 1)})
