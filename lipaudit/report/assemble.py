@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from lipaudit.graph.elementwise import ELEMENTWISE
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.propagate import Propagation, Value
@@ -50,6 +51,8 @@ def layer_records(
 def _has_row(node: Node, effect: Effect) -> bool:
     if effect.status is not Status.FINITE or node.op in (CONVOLUTION, DENSE, SCALE):
         return True
+    if node.op == ELEMENTWISE and effect.constant.log_upper == -math.inf:
+        return True  # several operations that add up to a constant
     rule = find_rule(node.op)
     if rule is not None and rule.trivial:
         return False

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lipaudit.graph.activations import Activation
+from lipaudit.graph.elementwise import Elementwise
 from lipaudit.graph.linear import Dense, Scale
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.normalizations import Normalization
@@ -64,6 +65,8 @@ def short_name(node: Node) -> str:
         return "scale"
     if isinstance(node.payload, Activation | Normalization):
         return node.payload.name or "activation"
+    if isinstance(node.payload, Elementwise):  # the note has them all
+        return node.payload.nodes[-1].op.split(".")[1]
     return node.op.split(".")[1] if node.op.count(".") == 2 else node.op
 
 
