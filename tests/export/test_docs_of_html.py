@@ -5,22 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from lipaudit.cli import cli
 from lipaudit.export.html import render
 from tests.report import fakes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "html.md").read_text(encoding="utf-8")
-
-
-def test_the_python_example_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "report.json").write_text(fakes.report().to_json())
-    exec(compile(example, "html.md", "exec"), {})
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == render(fakes.report())
 
 
 def test_the_images_are_there_and_small() -> None:
