@@ -126,6 +126,8 @@ class _Cones:
             return None
         best = None
         for source, nodes in self._sources(node):
+            if node.op not in STEEP and any(c.error for c in _tensors(nodes)):
+                break  # the pieces may hold whatever an inexact constant is, the function would not
             programs = _programs(nodes, source)
             if programs is None:
                 break
@@ -238,6 +240,10 @@ def _number(argument: Argument) -> Fraction | None:
     if not isinstance(argument, bool | int | float) or not math.isfinite(argument):
         return None
     return Fraction(argument)
+
+
+def _tensors(nodes: tuple[Node, ...]) -> list[Constant]:
+    return [a for node in nodes for a in node.arguments.values() if isinstance(a, Constant)]
 
 
 def _constants(nodes: tuple[Node, ...]) -> list[dict[int, Fraction]] | None:

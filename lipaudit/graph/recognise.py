@@ -17,6 +17,7 @@ from lipaudit.graph.lost_constants import with_lost_constants
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.ordered_pairs import recognise_ordered_pairs
+from lipaudit.graph.power_means import recognise_power_means
 from lipaudit.graph.rejoined import recognise_rejoined
 from lipaudit.graph.rewrite import rebuild
 from lipaudit.graph.rolls import recognise_rolls
@@ -53,6 +54,7 @@ def recognise(graph: Graph) -> Graph:
         recognise_constant_sums,
         recognise_normalizations,
         recognise_attentions,
+        recognise_power_means,
         recognise_activations,
         recognise_elementwise,
         recognise_ordered_pairs,
