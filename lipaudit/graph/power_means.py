@@ -208,8 +208,7 @@ def _sources(trace: _Trace) -> tuple[list[str], dict[str, Node]]:
     """The tensors whose entries are raised to the power, and the selections of entries between them and the powers."""
     moves: dict[str, Node] = {}
     found = dict[str, None]()
-    for leaf in trace.leaves.values():
-        name = leaf.name
+    for name in [ref.name for leaf in trace.leaves for ref in trace.producers[leaf].refs]:
         while _is_move(node := trace.producers[name], trace.producers):
             moves[name] = node
             name = node.refs[0].name
