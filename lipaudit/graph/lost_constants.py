@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lipaudit.graph.node import Argument, Constant, Graph, Node
+from lipaudit.graph.node import Constant, Graph, Node, parts
 
 COMPUTED = "computed"
 
@@ -33,12 +33,4 @@ def with_lost_constants(before: Graph, after: Graph) -> Graph:
 def _inexact(graph: Graph) -> Iterator[Constant]:
     for node in graph:
         for argument in node.arguments.values():
-            yield from (constant for constant in _constants(argument) if constant.error)
-
-
-def _constants(argument: Argument) -> Iterator[Constant]:
-    if isinstance(argument, Constant):
-        yield argument
-    elif isinstance(argument, tuple):
-        for part in argument:
-            yield from _constants(part)
+            yield from (constant for constant in parts(argument, Constant) if constant.error)

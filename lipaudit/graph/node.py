@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 from lipaudit.errors import GraphError
+
+T = TypeVar("T", "Ref", "Constant")
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Node:
     @property
     def refs(self) -> tuple[Ref, ...]:
         """Every data-dependent tensor among the arguments, in order, repeated where it is used twice."""
-        return tuple(_refs(tuple(self.arguments.values())))
+        return tuple(parts(tuple(self.arguments.values()), Ref))
 
     @property
     def output(self) -> TensorInfo:
@@ -104,12 +106,13 @@ class Node:
         return self.outputs[0]
 
 
-def _refs(argument: Argument) -> Iterator[Ref]:
-    if isinstance(argument, Ref):
+def parts(argument: Argument, kind: type[T]) -> Iterator[T]:
+    """Everything of a kind (:class:`Ref` or :class:`Constant`) in an argument, in order."""
+    if isinstance(argument, kind):
         yield argument
     elif isinstance(argument, tuple):
         for part in argument:
-            yield from _refs(part)
+            yield from parts(part, kind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
-from lipaudit.graph.node import Argument, Constant, Node
+from lipaudit.graph.node import Constant, Node, parts
 from lipaudit.spectral.bracket import Rigor
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def without_margin(node: Node) -> bool:
     if node.op in (CONVOLUTION, DENSE, SCALE) or node.op in _ADDITIONS:
         return False
     read = (argument for key, argument in node.arguments.items() if key not in _ADDED)
-    return any(constant.error for argument in read for constant in _constants(argument))
+    return any(constant.error for argument in read for constant in parts(argument, Constant))
 
 
 def numerical(effect: Effect) -> Effect:
@@ -37,11 +36,3 @@ def numerical(effect: Effect) -> Effect:
         return numerical(given(operands))
 
     return replace(effect, factors=factors, given=None if given is None else weaker)
-
-
-def _constants(argument: Argument) -> Iterator[Constant]:
-    if isinstance(argument, Constant):
-        yield argument
-    elif isinstance(argument, tuple):
-        for part in argument:
-            yield from _constants(part)

@@ -9,13 +9,13 @@ counts are read off.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from lipaudit.graph.arguments import call, overload
-from lipaudit.graph.node import Argument, Constant, Ref, TensorInfo
+from lipaudit.graph.node import Argument, Constant, Ref, TensorInfo, parts
 
 # Elements of input and output together; their numbers in float64 and the counts take half a gigabyte.
 PROBE_LIMIT = 2**25
@@ -46,7 +46,7 @@ def reduced(ref: Ref, keep: set[int]) -> Ref:
 
 def _fill(arguments: Mapping[str, Argument], position: int) -> dict[str, Any]:
     """Element numbers for one data-dependent input, zeros for the others, values for the constants."""
-    places = iter(range(sum(1 for _ in _refs(tuple(arguments.values())))))
+    places = iter(range(sum(1 for _ in parts(tuple(arguments.values()), Ref))))
 
     def fill(argument: Argument) -> Any:
         if isinstance(argument, tuple):
@@ -68,11 +68,3 @@ def _fill(arguments: Mapping[str, Argument], position: int) -> dict[str, Any]:
 
 def _is_fill(name: str, argument: Argument) -> bool:
     return name == "value" and isinstance(argument, int | float)
-
-
-def _refs(argument: Argument) -> Iterator[Ref]:
-    if isinstance(argument, Ref):
-        yield argument
-    elif isinstance(argument, tuple):
-        for part in argument:
-            yield from _refs(part)

@@ -13,7 +13,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lipaudit.frontends.onnx.operators import NodeView, all_operands, converter, elementwise, first_operand
+from lipaudit.frontends.onnx.operators import (
+    TORCH_DTYPES,
+    NodeView,
+    all_operands,
+    converter,
+    elementwise,
+    first_operand,
+)
 
 _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "Relu": functional.relu,
@@ -169,24 +176,10 @@ def cast(node: NodeView) -> nn.Module:
         if dtype is None:
             return all_operands(node, lambda x, like: x.to(like.dtype))
     else:
-        dtype = _TORCH_DTYPES.get(node.attr("to"))
+        dtype = TORCH_DTYPES.get(node.attr("to"))
         if dtype is None:
             node.fail(f"torch has no tensor type for {onnx.TensorProto.DataType.Name(node.attr('to'))}")
     return first_operand(node, lambda x: x.to(dtype))
-
-
-_TORCH_DTYPES = {
-    onnx.TensorProto.FLOAT: torch.float32,
-    onnx.TensorProto.DOUBLE: torch.float64,
-    onnx.TensorProto.FLOAT16: torch.float16,
-    onnx.TensorProto.BFLOAT16: torch.bfloat16,
-    onnx.TensorProto.INT64: torch.int64,
-    onnx.TensorProto.INT32: torch.int32,
-    onnx.TensorProto.INT16: torch.int16,
-    onnx.TensorProto.INT8: torch.int8,
-    onnx.TensorProto.UINT8: torch.uint8,
-    onnx.TensorProto.BOOL: torch.bool,
-}
 
 
 def _divide(a: Any, b: Any) -> Any:

@@ -11,21 +11,10 @@ import torch
 
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.fixed import Fixed, as_tensor
+from lipaudit.frontends.onnx.operators import TORCH_DTYPES
 from lipaudit.frontends.onnx.side_inputs import needs_value
 from lipaudit.frontends.shapes import Shape, complete_shape
 
-_DTYPES = {
-    onnx.TensorProto.FLOAT: torch.float32,
-    onnx.TensorProto.DOUBLE: torch.float64,
-    onnx.TensorProto.FLOAT16: torch.float16,
-    onnx.TensorProto.BFLOAT16: torch.bfloat16,
-    onnx.TensorProto.INT64: torch.int64,
-    onnx.TensorProto.INT32: torch.int32,
-    onnx.TensorProto.INT16: torch.int16,
-    onnx.TensorProto.INT8: torch.int8,
-    onnx.TensorProto.UINT8: torch.uint8,
-    onnx.TensorProto.BOOL: torch.bool,
-}
 # how exporters and people call the axis of the batch
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
 
@@ -58,7 +47,7 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
         if info.name in weights:
             continue
         tensor = info.type.tensor_type
-        dtype = _DTYPES.get(tensor.elem_type)
+        dtype = TORCH_DTYPES.get(tensor.elem_type)
         if dtype is None:
             kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
             raise ModelLoadError(

@@ -18,6 +18,20 @@ from torch import nn
 
 from lipaudit.errors import ModelLoadError, RegistryError
 
+# element types that torch can compute with
+TORCH_DTYPES = {
+    onnx.TensorProto.FLOAT: torch.float32,
+    onnx.TensorProto.DOUBLE: torch.float64,
+    onnx.TensorProto.FLOAT16: torch.float16,
+    onnx.TensorProto.BFLOAT16: torch.bfloat16,
+    onnx.TensorProto.INT64: torch.int64,
+    onnx.TensorProto.INT32: torch.int32,
+    onnx.TensorProto.INT16: torch.int16,
+    onnx.TensorProto.INT8: torch.int8,
+    onnx.TensorProto.UINT8: torch.uint8,
+    onnx.TensorProto.BOOL: torch.bool,
+}
+
 
 class UnsupportedOperatorError(ModelLoadError):
     """An operator, or this use of it, has no conversion; the message names the operator and the node."""
