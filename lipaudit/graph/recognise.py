@@ -18,10 +18,12 @@ from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import recognise_normalizations
 from lipaudit.graph.ordered_pairs import recognise_ordered_pairs
 from lipaudit.graph.power_means import recognise_power_means
+from lipaudit.graph.radial import recognise_radial
 from lipaudit.graph.rejoined import recognise_rejoined
 from lipaudit.graph.rewrite import rebuild
 from lipaudit.graph.rolls import recognise_rolls
 from lipaudit.graph.spellings import CASTS
+from lipaudit.graph.written_softmax import recognise_written_softmax
 
 _IDENTITIES = {
     "aten.alias.default",
@@ -51,9 +53,11 @@ def recognise(graph: Graph) -> Graph:
     steps = (
         drop_identities,
         recognise_rolls,
+        recognise_written_softmax,
         recognise_constant_sums,
         recognise_normalizations,
         recognise_attentions,
+        recognise_radial,
         recognise_power_means,
         recognise_activations,
         recognise_elementwise,

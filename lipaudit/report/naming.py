@@ -11,6 +11,7 @@ from lipaudit.graph.linear import Dense, Scale
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.normalizations import Normalization
 from lipaudit.graph.power_means import PowerMean
+from lipaudit.graph.radial import Radial
 from lipaudit.spectral.geometry import Convolution
 
 
@@ -68,7 +69,7 @@ def short_name(node: Node) -> str:
         return node.payload.name or "activation"
     if isinstance(node.payload, PowerMean):
         return "power_mean"
-    if isinstance(node.payload, Elementwise):  # the note has them all
+    if isinstance(node.payload, Elementwise | Radial):  # the note has them all
         return node.payload.nodes[-1].op.split(".")[1]
     return node.op.split(".")[1] if node.op.count(".") == 2 else node.op
 

@@ -1,0 +1,86 @@
+"""Recognition of softmax that arrives written out: e^x / sum(e^x), with or without a number per row taken off before.
+
+softmax(x - c) = softmax(x) for every c that does not vary along the axis, the largest entry of a row for one: written-out forms
+subtract it against overflow. A sum with an epsilon is another function and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.rewrite import Replacement, substitute
+
+_SOFTMAX = "aten.softmax.int"
+
+
+def recognise_written_softmax(graph: Graph) -> Graph:
+    """Replace quotients of exponentials by their sums along an axis by a softmax."""
+    producers = {n.name: n for n in graph}
+    replacements: dict[str, Replacement] = {}
+    for node in graph:
+        found = _softmax(node, producers)
+        if found is not None:
+            replacements[node.name] = Replacement((found[0],), 0, found[1])
+    return substitute(graph, replacements) if replacements else graph
+
+
+def _softmax(node: Node, producers: Mapping[str, Node]) -> tuple[Node, tuple[str, ...]] | None:
+    if (
+        node.op not in ("aten.div.Tensor", "aten.mul.Tensor")
+        or node.get("rounding_mode") is not None
+        or len(node.refs) != 2
+    ):
+        return None
+    above, below = node.refs
+    merged: tuple[str, ...] = ()
+    if node.op == "aten.mul.Tensor":  # e^x times the reciprocal of the sum
+        if producers[above.name].op == "aten.reciprocal.default":
+            above, below = below, above
+        inverse = producers[below.name]
+        if inverse.op != "aten.reciprocal.default":
+            return None
+        merged, below = (inverse.name,), inverse.refs[0]
+    power, total = producers[above.name], producers[below.name]
+    kept = None
+    if total.op == "aten.unsqueeze.default":
+        merged, kept, total = (*merged, total.name), total["dim"], producers[total.refs[0].name]
+    axis = _axis(total, len(node.output.shape), kept)
+    if power.op != "aten.exp.default" or axis is None or above.info != node.output:
+        return None
+    summed = producers[total.refs[0].name]
+    if summed.op != power.op or summed.refs != power.refs:
+        return None
+    argument, shifts = _unshifted(power.refs[0], axis, producers)
+    arguments: dict[str, Argument] = {"self": argument, "dim": axis, "dtype": None}
+    return replace(node, op=_SOFTMAX, arguments=arguments), (
+        *shifts,
+        *dict.fromkeys((power.name, summed.name)),
+        total.name,
+        *merged,
+    )
+
+
+def _axis(total: Node, rank: int, kept: Argument) -> int | None:
+    """The axis that a sum keeps as one of a single entry."""
+    if total.op != "aten.sum.dim_IntList" or total["dtype"] is not None or len(total.refs) != 1:
+        return None
+    dims = total["dim"]
+    if not isinstance(dims, tuple) or len(dims) != 1 or not isinstance(dims[0], int):
+        return None
+    axis = dims[0] % rank
+    if total["keepdim"]:
+        return axis if kept is None else None
+    return axis if isinstance(kept, int) and kept % rank == axis else None
+
+
+def _unshifted(ref: Ref, axis: int, producers: Mapping[str, Node]) -> tuple[Ref, tuple[str, ...]]:
+    """x of x - c, where c has a single entry along the axis; the operand itself where nothing is taken off."""
+    node = producers[ref.name]
+    if node.op != "aten.sub.Tensor" or node["alpha"] != 1 or len(node.refs) != 2:
+        return ref, ()
+    left, right = node.refs
+    rank = len(ref.info.shape)
+    shape = (1,) * (rank - len(right.info.shape)) + right.info.shape
+    return (left, (node.name,)) if left.info == ref.info and shape[axis] == 1 else (ref, ())
