@@ -115,9 +115,12 @@ def _radial(node: Node, source: Ref, producers: Mapping[str, Node], position: Ma
         value = reader.value(node.name)
     except NotElementaryError:
         return None
-    if isinstance(value, _Number) and not value.expanded and not isinstance(reader.rows.known.get(node.name), Power):
+    named = reader.rows.known.get(node.name)
+    if isinstance(named, Size) and not named.inverse:
+        return None  # a norm, which is a mean of powers
+    if isinstance(value, _Number) and not value.expanded and not isinstance(named, Power):
         axes = value.axes
-    elif isinstance(value, _Stretched) and value.axes and node.output == source.info:
+    elif isinstance(value, _Stretched) and value.axes and node.output == source.info and len(node.refs) == 2:
         axes = value.axes
         if not reader.vanishes(value.term):
             return None
