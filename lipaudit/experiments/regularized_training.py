@@ -59,7 +59,8 @@ class Method:
         if self.bound is not None:
             return PublishedRegularizer(model, shape, TARGETS, recipe.weight, self.bound, ITERATIONS, seed)
         if self.every:
-            return LipschitzRegularizer(model, shape, TARGETS, recipe.weight, Schedule(steps), every=self.every)
+            options: dict[str, Any] = {"every": self.every, "batch_norms": "separate"}  # the kernels alone, as [P] does
+            return LipschitzRegularizer(model, shape, TARGETS, recipe.weight, Schedule(steps), **options)
         return None
 
 

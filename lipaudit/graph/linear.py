@@ -5,6 +5,7 @@ Biases and constant additions do not change a difference of two outputs and are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -144,7 +145,7 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
 
     ``shape`` is that of the data-dependent operand; None where the constant enlarges it or varies along more axes.
     """
-    if node.op in _BATCH_NORMS:
+    if node.op in BATCH_NORMS:
         variance, mean, weight = node["running_var"], node["running_mean"], node["weight"]
         if node.get("training") is True or not isinstance(variance, Constant) or not isinstance(mean, Constant):
             return None
@@ -186,7 +187,7 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
     return Scale(value.flatten(), wide[0] if wide else min(1, len(shape) - 1), composed(error) if divides else error)
 
 
-_BATCH_NORMS = {
+BATCH_NORMS = {
     "aten.batch_norm.default",
     "aten._native_batch_norm_legit_no_training.default",
     "aten._batch_norm_no_update.default",
@@ -231,16 +232,7 @@ def _scale_matrix(dense: Dense, by: Scale, output: bool = True) -> Dense | None:
 
 def _scale_channels(convolution: Convolution, by: Scale, output: bool) -> Convolution | None:
     factor = by.factor
-    rows, columns, *taps = convolution.weight.shape  # (c_out, c_in / g) or, transposed, (c_in, c_out / g)
-    trailing = (1,) * len(taps)
-    if factor.numel() == 1:
-        scale = factor.reshape(1, 1, *trailing)
-    elif output != convolution.transposed:
-        scale = factor.reshape(-1, 1, *trailing)
-    else:
-        groups = convolution.groups
-        scale = factor.reshape(groups, 1, -1).expand(groups, 1 if groups == 1 else rows // groups, columns)
-        scale = scale.reshape(-1, columns, *trailing)
+    scale = along_channels(factor, convolution.weight.shape, convolution.groups, convolution.transposed, output)
     if _product(convolution.kernel, scale) is None:
         return None
     return replace(
@@ -250,6 +242,24 @@ def _scale_channels(convolution: Convolution, by: Scale, output: bool) -> Convol
         # what the operator was off by before is scaled with it
         moved=convolution.moved and convolution.moved * float(factor.abs().max()) * (1 + 2**-20),
     )
+
+
+def along_channels(
+    factor: torch.Tensor, shape: Sequence[int], groups: int, transposed: bool, output: bool
+) -> torch.Tensor:
+    """A factor per channel, or one for all, in the form in which it multiplies a weight as torch stores it.
+
+    ``shape`` is the weight's: (c_out, c_in / groups, *taps), transposed (c_in, c_out / groups, *taps), or a matrix (c_out, c_in);
+    ``output`` says of which channels the factor is.
+    """
+    rows, columns, *taps = shape
+    trailing = (1,) * len(taps)
+    if factor.numel() == 1:
+        return factor.reshape(1, 1, *trailing)
+    if output != transposed:
+        return factor.reshape(-1, 1, *trailing)
+    scale = factor.reshape(groups, 1, -1).expand(groups, 1 if groups == 1 else rows // groups, columns)
+    return scale.reshape(-1, columns, *trailing)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor | None:

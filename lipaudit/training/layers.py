@@ -2,7 +2,7 @@
 
 A layer is a weight that can be read from the model again after every step: a parameter, or a tensor with a parametrization
 (``torch.nn.utils.parametrize``). The graph tells with which geometries the weight is used, padding modules before a convolution
-included. Batch norms and other scales are not folded: the layer's weight is taken as it is stored.
+included, and which batch norms and other scales the audit folds into the layer's row (:mod:`lipaudit.training.scales`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.nn.utils import parametrize
 
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
@@ -27,40 +27,50 @@ from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import absorb_padding, drop_shifts, recognise_linear
 from lipaudit.opening import graph_of, zero_inputs
 from lipaudit.training.geometry import Geometry
+from lipaudit.training.places import Place, places_of, read
+from lipaudit.training.scales import Scale, Unreadable, Use, find_scales
 
 InputShape = Sequence[int] | Mapping[str, Sequence[int]]
 Targets = float | Mapping[str, float | None]
+BatchNorms = Literal["fold", "separate"]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A weight and every geometry that it is used with (None: as a matrix).
+    """A weight and every use of it.
 
     ``places`` are the (module path, attribute) pairs that hold the weight: several if it is tied, none if it is computed from
     parameters in a way that cannot be repeated.
     """
 
     name: str
-    places: tuple[tuple[str, str], ...]
-    geometries: tuple[Geometry | None, ...]
+    places: tuple[Place, ...]
+    uses: tuple[Use, ...]
+
+    @property
+    def geometries(self) -> tuple[Geometry | None, ...]:
+        """The geometries that the weight is used with (None: as a matrix)."""
+        return tuple(dict.fromkeys(use.geometry for use in self.uses))
 
     def weight(self, model: nn.Module) -> torch.Tensor:
-        """The weight as it is now, differentiable in the parameters of the model."""
-        path, attribute = self.places[0]
-        found: torch.Tensor = getattr(model.get_submodule(path), attribute)
-        return found
+        """The weight as it is stored now, differentiable in the parameters of the model."""
+        return read(model.get_submodule, self.places[0])
 
-    def terms(self) -> Iterator[tuple[str, Geometry | None]]:
-        """A name for each geometry, with the input's size where there are several."""
-        for geometry in self.geometries:
-            size = "matrix" if geometry is None else "x".join(map(str, geometry.input_size))  # type: ignore[arg-type]
-            yield (self.name if len(self.geometries) == 1 else f"{self.name} ({size})"), geometry
+    def terms(self) -> Iterator[tuple[str, Use]]:
+        """A name for each use, with the input's size, or the scales, where uses differ in them."""
+        for use in self.uses:
+            size = "matrix" if use.geometry is None else "x".join(map(str, use.geometry.input_size))  # type: ignore[arg-type]
+            alike = [other for other in self.uses if other.geometry == use.geometry]
+            parts = [size] if len(self.geometries) > 1 else []
+            parts += [scale.name for scale in use.scales] or ["as stored"] if len(alike) > 1 else []
+            yield f"{self.name} ({', '.join(parts)})" if parts else self.name, use
 
 
-def find_layers(model: nn.Module, input_shape: InputShape) -> list[Layer]:
+def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False) -> list[Layer]:
     """The layers of a model in the order in which they run on an input of this shape, each weight once.
 
     ``input_shape`` is C x H x W, a full shape with a batch axis of 1, or one such shape per name of an input. The model is left as it is.
+    ``folded`` looks for the scales that the audit folds into each layer, too; without it every weight is taken as it is stored.
 
     Raises:
         UsageError: if the model has no such layers.
@@ -71,19 +81,32 @@ def find_layers(model: nn.Module, input_shape: InputShape) -> list[Layer]:
         raise ModelLoadError("the model has no weights yet (meta device or lazy modules): load them, or run it once")
     found: dict[object, Layer] = {}
     with _evaluating(model), torch.no_grad():
-        for node in _graph(model, input_shape):
+        before = drop_shifts(recognise(_graph(model, input_shape)))
+        graph = absorb_padding(recognise_linear(before))
+        scales = find_scales(model, before, graph) if folded else {}
+        for node in graph:
             if node.op in (CONVOLUTION, DENSE) and (names := _parameters(node, model)):
-                places = _places(model, names, node)
-                geometry = Geometry.of(node.payload) if node.op == CONVOLUTION else None
+                places, flipped = _places(model, names, node)
+                use = _use(node, flipped, *scales.get(node.name, ((), ())))
                 key = places or node.name
-                before = found.get(key)
-                if before is None:
-                    found[key] = Layer(_name(places, node, names), places, (geometry,))
-                elif geometry not in before.geometries:
-                    found[key] = replace(before, geometries=(*before.geometries, geometry))
+                layer = found.get(key)
+                if layer is None:
+                    found[key] = Layer(_name(places, node, names), places, (use,))
+                elif use not in layer.uses:
+                    found[key] = replace(layer, uses=(*layer.uses, use))
     if not found:
         raise UsageError("the model has no convolution and no dense layer with a trained weight that acts on its input")
     return list(found.values())
+
+
+def folds(batch_norms: BatchNorms) -> bool:
+    """Whether ``batch_norms`` asks for the pairs that the audit folds; UsageError for what is neither choice."""
+    if batch_norms not in ("fold", "separate"):
+        raise UsageError(
+            f'batch_norms is "fold" (a layer with the scales that the audit folds into its row) or "separate" (the stored weight alone), '
+            f"not {batch_norms!r}"
+        )
+    return batch_norms == "fold"
 
 
 def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float]]:
@@ -93,7 +116,7 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
 
     Raises:
         UsageError: for a target that is no positive number, a pattern without layers, a layer without a pattern, or a layer whose
-            weight cannot be read.
+            weight or scales cannot be read.
     """
     patterns = dict(targets) if isinstance(targets, Mapping) else {"*": targets}
     for pattern, target in patterns.items():
@@ -115,6 +138,15 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
                 f"the weight of {layer.name} is computed from parameters, and cannot be read from the model: make the computation a "
                 f'parametrization (torch.nn.utils.parametrize), or leave the layer out with a target "{layer.name}": None'
             )
+        for use in layer.uses:
+            for scale in use.scales:
+                if isinstance(scale, Unreadable):
+                    raise UsageError(
+                        f"the audit folds the scale {scale.name} into the row of {layer.name}, and it cannot be read from the model (it is "
+                        "computed from several tensors, or the weight is a symmetric matrix whose sides cannot be told apart): leave the "
+                        f'layer out with a target "{layer.name}": None, or take every weight without the scales around it with '
+                        'batch_norms="separate"'
+                    )
         chosen.append((layer, float(target)))
     idle = [p for p in patterns if p not in used and not (p == "*" and isinstance(targets, Mapping))]
     if idle:
@@ -134,8 +166,7 @@ def _graph(model: nn.Module, input_shape: InputShape) -> Graph:
     shapes = input_shape if isinstance(input_shape, Mapping) else {"": input_shape}
     loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})
     place = next((p.device for p in model.parameters()), torch.device("cpu"))
-    graph = graph_of(model, zero_inputs(loaded, place))
-    return absorb_padding(recognise_linear(drop_shifts(recognise(graph))))
+    return graph_of(model, zero_inputs(loaded, place))
 
 
 @contextmanager
@@ -158,35 +189,26 @@ def _parameters(node: Node, model: nn.Module) -> list[str]:
     return [name for constant in weights for name in constant.names if name in known]
 
 
-def _places(model: nn.Module, names: Sequence[str], node: Node) -> tuple[tuple[str, str], ...]:
-    """Every module and attribute that holds the weight of a node; none if it is none of them."""
-    places = {_place(name) for name in names}
-    if len(places) != 1:
-        return ()
-    path, attribute = places.pop()
-    module = model.get_submodule(path)
-    value, weight = getattr(module, attribute), node.payload.weight
-    if not any(
-        v.shape == weight.shape and torch.equal(v, weight) for v in (value, value.T if value.dim() == 2 else value)
-    ):
-        return ()
-    parameter = module.get_parameter(attribute) if not parametrize.is_parametrized(module, attribute) else None
-    if parameter is None:
-        return ((path, attribute),)
-    tied = [n for n, p in model.named_parameters(remove_duplicate=False) if p is parameter]
-    return tuple(_place(name) for name in tied)
+def _places(model: nn.Module, names: Sequence[str], node: Node) -> tuple[tuple[Place, ...], bool]:
+    """Every place of the weight of a node, none if it is computed in a way that cannot be repeated; whether it is kept transposed."""
+    weight = node.payload.weight
+    places = places_of(model, names, weight)
+    if places or weight.dim() != 2:
+        return places, False
+    return places_of(model, names, weight, torch.t), True
 
 
-def _place(name: str) -> tuple[str, str]:
-    """The module and the attribute that the name of a parameter, or of what a parametrization keeps, belongs to."""
-    path, dot, rest = f".{name}".rpartition(".parametrizations.")
-    if dot:
-        return path.removeprefix("."), rest.split(".")[0]
-    path, _, attribute = name.rpartition(".")
-    return path, attribute
+def _use(node: Node, flipped: bool, rows: Sequence[Scale], columns: Sequence[Scale]) -> Use:
+    if node.op == CONVOLUTION:
+        return Use(Geometry.of(node.payload), False, tuple(rows), tuple(columns))
+    weight = node.payload.weight
+    if node.get("weight") is None and weight.shape == weight.T.shape and torch.equal(weight, weight.T):
+        # x @ W or x @ W.T, and nothing shows which
+        rows, columns = ([Unreadable(scale.name) for scale in scales] for scales in (rows, columns))
+    return Use(None, flipped, tuple(rows), tuple(columns))
 
 
-def _name(places: Sequence[tuple[str, str]], node: Node, names: Sequence[str]) -> str:
+def _name(places: Sequence[Place], node: Node, names: Sequence[str]) -> str:
     if not places:
         return node.module or names[0]
     path, attribute = places[0]

@@ -1,13 +1,14 @@
 """The regularization of [P] section 4.3: mu sum_j s_j 1[s_j > L_j] over the layers, s_j the bound of layer j and L_j its target.
 
-s_j is :func:`lipaudit.training.norm.spectral_norm_bound` of the weight as it is stored: batch norms and other scales behind a layer are
-not part of it. Only layers above their targets have a gradient, which pulls their largest singular value down until the
-layer reaches its target.
+s_j is :func:`lipaudit.training.norm.spectral_norm_bound` of the operator that the audit shows in the layer's row: the weight W with the
+batch norms and other scales that the audit folds into it, diag(r) W diag(c) (:mod:`lipaudit.training.scales`), the running
+variances of the moment taken as constants. With ``batch_norms="separate"`` it is that of W alone, as in [P]. Only layers above their
+targets have a gradient, which pulls their largest singular value down until the layer reaches its target.
 
-With ``every`` = k > 1 the bound of a layer is computed in one step of k only, each layer in its turn. s is convex and homogeneous, so
-that with its gradient X at the weight of that step <X, W> is at most s(W), and equal to it there: this cutting plane (Kelley, 1960)
-stands for s in the k - 1 steps between, at the cost of one inner product. The pull ends when the plane has reached the target, and
-the next computation corrects it.
+With ``every`` = k > 1 the bound of a layer is computed in one step of k only, each layer in its turn. s is convex and homogeneous in
+the operator A, so that with its gradient X at the operator of that step <X, A> is at most s(A), and equal to it there: this cutting
+plane (Kelley, 1960) stands for s in the k - 1 steps between, at the cost of one inner product. The pull ends when the plane has
+reached the target, and the next computation corrects it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import nn
 
 from lipaudit.errors import UsageError
 from lipaudit.training.geometry import Geometry
-from lipaudit.training.layers import InputShape, Layer, Targets, choose, find_layers
+from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
 
 
@@ -52,8 +53,8 @@ class LipschitzRegularizer:
     """A term of the loss that holds the layers of a model near or below their targets.
 
     The layers are found once, in the graph that the audit reads; their weights are read from the model at every call, so that
-    optimizers, ``load_state_dict`` and moves to another device are followed. Weights used with several geometries have a term for each,
-    tied weights count once.
+    optimizers, ``load_state_dict`` and moves to another device are followed. Weights used with several geometries or behind several
+    batch norms have a term for each, tied weights count once.
 
     Args:
         model: the network itself, not wrapped by DDP or ``torch.compile`` (which may wrap it afterwards).
@@ -64,9 +65,12 @@ class LipschitzRegularizer:
         iterations: Gram products, or a function of the step that gives them, as :class:`Schedule`.
         every: compute each layer's bound in one step of so many, and use its linear model between; it keeps a copy of every weight.
         oversampling: as for :func:`~lipaudit.training.norm.spectral_norm_bound`.
+        batch_norms: "fold" bounds a layer together with the batch norms and other scales that the audit folds into its row, as they are in
+            evaluation mode, with a gradient into their weights and none into the running variances; "separate" bounds the stored weight
+            alone, and the audit's row of a layer with a batch norm can then lie above the target.
 
     Raises:
-        UsageError: if the model has no layers, or the targets do not fit them.
+        UsageError: if the model has no layers, the targets do not fit them, or a scale that is folded into a layer cannot be read.
         CaptureError, ModelLoadError: if the model cannot be captured on the input, or has no finite weights.
 
     >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False))
@@ -90,6 +94,7 @@ class LipschitzRegularizer:
         iterations: int | Callable[[int], int] = 3,
         every: int = 1,
         oversampling: int = OVERSAMPLING,
+        batch_norms: BatchNorms = "fold",
     ) -> None:
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             raise UsageError(f"every is a whole number of steps from 1 on, not {every!r}")
@@ -99,7 +104,7 @@ class LipschitzRegularizer:
             raise UsageError(
                 f"iterations are a whole number or a function of the step that gives one, not {iterations!r}"
             )
-        chosen = choose(find_layers(model, input_shape), target)
+        chosen = choose(find_layers(model, input_shape, folds(batch_norms)), target)
         self.model = model
         self.layers: tuple[Layer, ...] = tuple(layer for layer, _ in chosen)
         self.targets: dict[str, float] = {term: t for layer, t in chosen for term, _ in layer.terms()}
@@ -119,8 +124,9 @@ class LipschitzRegularizer:
         total: torch.Tensor | None = None
         for layer in self.layers:
             weight = layer.weight(self.model)
-            for term, geometry in layer.terms():
-                bound = self._bound(term, weight, geometry, products)
+            for term, use in layer.terms():
+                operator = use.folded(weight, self.model.get_submodule)
+                bound = self._bound(term, operator, use.geometry, products)
                 penalty = bound * (bound.detach() > self.targets[term])
                 total = penalty if total is None else total + penalty.to(total.device)
         self.calls += 1

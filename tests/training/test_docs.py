@@ -17,12 +17,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    loss, rescaled, checkpoints, text = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    loss, rescaled, pair, warm, checkpoints, text = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     torch.manual_seed(0)
     names: dict[str, object] = {}
     exec("\n".join((loss, rescaled)), names)
     assert set(names["regularizer"].values) == {"0", "3"}  # type: ignore[attr-defined]
     assert not any("parametrizations" in key for key in names["model"].state_dict())  # type: ignore[attr-defined]
+    exec("\n".join((pair, warm)), names)
     exec("\n".join((checkpoints, text)), names)
     assert sorted(path.name for path in Path("audits").iterdir()) == [
         "history.tsv",
