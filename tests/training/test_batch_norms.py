@@ -51,7 +51,7 @@ def rows(report: AuditReport) -> dict[str, float]:
     return found  # type: ignore[return-value]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     cases(valid=True),
     st.integers(0, 2**32 - 1),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import temperature
 from lipaudit.cli import main
 from lipaudit.report.record import AuditReport
 
@@ -37,3 +38,16 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     out, err = capsys.readouterr()
     assert "2 rows in both reports" in out
     assert err == ""
+
+
+def test_the_table_of_temperatures_is_that_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    threads = torch.get_num_threads()
+    try:
+        temperature.main(["--epochs", "1"])
+    finally:
+        torch.set_num_threads(threads)
+    header, line, *found = capsys.readouterr().out.splitlines()
+    (shown,) = re.findall(rf"^{re.escape(header)}\n{re.escape(line)}\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    cells, documented = ([row.split(" | ") for row in table] for table in (found, shown.splitlines()))
+    assert [row[:2] for row in cells] == [row[:2] for row in documented]
+    assert all(float(row[3]) <= 1 for table in (cells, documented) for row in table[1:])
