@@ -331,6 +331,8 @@ def test_a_dispatch_mode_changes_nothing(shape: tuple[int, ...]) -> None:
         assert torch.equal(slope(), expected)
 
 
+# the first forward-mode derivative of a process makes torch compile its own rules by torch.jit
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated")
 def test_forward_mode_is_refused_instead_of_giving_zero() -> None:
     weight, direction = torch.randn(3, 4), torch.randn(3, 4)
     with pytest.raises(RuntimeError, match="no forward-mode derivative"):
