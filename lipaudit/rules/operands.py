@@ -116,9 +116,10 @@ def largest(tensor: torch.Tensor | None) -> float:
 def rounded(value: float, relative_error: float = 2.0**-50) -> Bracket:
     """The bracket of a non-negative number computed with at most ``relative_error`` (a few roundings by default).
 
-    Near the smallest floats a rounding is no longer small beside the number, but at most 2^-1075.
+    Near the smallest floats a rounding is no longer small beside the number, but at most 2^-1075; that is counted for each of the
+    relative_error / 2^-53 roundings.
     """
-    underflow = 2.0**-1060 if 0 < value < 2.0**-1000 else 0.0
+    underflow = math.ldexp(math.ceil(relative_error * 2.0**53), -1075) if 0 < value < 2.0**-1000 else 0.0
     return Bracket(
         log_down(max(0.0, value * (1 - relative_error) - underflow)), log_up(value * (1 + relative_error) + underflow)
     )

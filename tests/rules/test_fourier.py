@@ -121,7 +121,6 @@ def test_a_linear_mixing_is_exact() -> None:
         lambda m, x: torch.fft.fft(x).angle(),
         lambda m, x: torch.fft.fft(x).sgn().real,
         lambda m, x: (torch.fft.fft(x) @ m.s.to(torch.complex128)).real,
-        lambda m, x: torch.polar(x.abs(), x).real,
         lambda m, x: torch.fft.fft(x).prod(-1).real,
         lambda m, x: torch.fft.fft(x).cumsum(-1).imag,
         lambda m, x: torch.einsum("bij,jk->bik", torch.fft.fft(x), m.s.to(torch.complex128)).real,
@@ -135,6 +134,16 @@ def test_other_functions_of_complex_tensors_get_no_bound(
     report = lipaudit.audit(Function(function, s=weight(4, 4)), input_shape={"x": (1, 4, 4)}, **ball)
     assert report.network.status != "finite"
     assert report.network.upper_bound is None or report.network.upper_bound == float("inf")
+
+
+def test_polar_coordinates_are_bounded_on_a_ball_and_unbounded_over_all_inputs() -> None:
+    polar = Function(lambda m, x: torch.polar(x.abs(), x).real, s=weight(1))
+    assert lipaudit.audit(polar, input_shape={"x": (1, 4, 4)}).network.status == "unbounded"
+    ball = {"domain": "ball", "around": torch.ones(1, 4, 4).double(), "radius": 0.5}
+    found = lipaudit.audit(polar, input_shape={"x": (1, 4, 4)}, **ball).network.upper_bound
+    t = torch.linspace(0.5, 1.5, 1001, dtype=torch.float64)
+    assert found is not None
+    assert float((t.cos() - t * t.sin()).abs().max()) <= found  # the slope of |t| cos t
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
