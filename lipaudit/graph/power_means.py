@@ -25,7 +25,7 @@ import torch
 from lipaudit.graph.expressions import number
 from lipaudit.graph.interpret import Value, evaluate
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
-from lipaudit.graph.rewrite import Replacement, substitute
+from lipaudit.graph.rewrite import Replacement, Steps, substitute
 from lipaudit.graph.spellings import CASTS, VIEWS
 from lipaudit.spectral.bracket import Bracket, Rigor, log_up
 
@@ -61,6 +61,7 @@ class PowerMean:
 
 def recognise_power_means(graph: Graph) -> Graph:
     """Replace norms and means of powers by one operation each."""
+    graph = _hypot_of_selections(graph)
     producers = {n.name: n for n in graph}
     position = {n.name: i for i, n in enumerate(graph)}
     replacements: dict[str, Replacement] = {}
@@ -78,6 +79,37 @@ def recognise_power_means(graph: Graph) -> Graph:
             new = replace(node, op=POWER_MEAN, arguments=arguments, payload=found)
             replacements[node.name] = Replacement((new,), 0, tuple(n.name for n in found.nodes[:-1]))
     return substitute(graph, replacements) if replacements else graph
+
+
+def _hypot_of_selections(graph: Graph) -> Graph:
+    """hypot written out where both operands are selections of one tensor: together they may hold an entry once, not twice."""
+    producers = {n.name: n for n in graph}
+    replacements: dict[str, Replacement] = {}
+    for node in graph:
+        if (
+            node.op != "aten.hypot.default"
+            or len({_origin(ref.name, producers) for ref in node.refs}) != 1
+            or len(node.refs) < 2
+        ):
+            continue
+        steps, shapes = Steps(graph, node), [ref.info.shape for ref in node.refs]
+        squares = [
+            steps.add(f"square_{key}", "aten.square.default", {"self": node[key]}, shape)
+            for key, shape in zip(("self", "other"), shapes, strict=True)
+        ]
+        total = steps.add(
+            "sum", "aten.add.Tensor", {"self": squares[0], "other": squares[1], "alpha": 1}, node.output.shape
+        )
+        steps.add("root", "aten.sqrt.default", {"self": total}, node.output.shape)
+        replacements[node.name] = steps.replacement("aten.sqrt.default")
+    return substitute(graph, replacements) if replacements else graph
+
+
+def _origin(name: str, producers: Mapping[str, Node]) -> str:
+    """The tensor that a node holds a selection of entries of."""
+    while _is_move(producers[name], producers):
+        name = producers[name].refs[0].name
+    return name
 
 
 def _root(node: Node) -> tuple[Fraction, Fraction] | None:

@@ -20,6 +20,7 @@ from lipaudit.graph.ordered_pairs import recognise_ordered_pairs
 from lipaudit.graph.power_means import recognise_power_means
 from lipaudit.graph.radial import recognise_radial
 from lipaudit.graph.rejoined import recognise_rejoined
+from lipaudit.graph.response_norms import recognise_response_norms
 from lipaudit.graph.rewrite import rebuild
 from lipaudit.graph.rolls import recognise_rolls
 from lipaudit.graph.spellings import CASTS
@@ -57,6 +58,7 @@ def recognise(graph: Graph) -> Graph:
         recognise_constant_sums,
         recognise_normalizations,
         recognise_attentions,
+        recognise_response_norms,
         recognise_radial,
         recognise_power_means,
         recognise_activations,

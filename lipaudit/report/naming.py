@@ -12,6 +12,7 @@ from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.normalizations import Normalization
 from lipaudit.graph.power_means import PowerMean
 from lipaudit.graph.radial import Radial
+from lipaudit.graph.response_norms import ResponseNorm
 from lipaudit.spectral.geometry import Convolution
 
 
@@ -69,6 +70,8 @@ def short_name(node: Node) -> str:
         return node.payload.name or "activation"
     if isinstance(node.payload, PowerMean):
         return "power_mean"
+    if isinstance(node.payload, ResponseNorm):
+        return "local_response_norm"
     if isinstance(node.payload, Elementwise | Radial):  # the note has them all
         return node.payload.nodes[-1].op.split(".")[1]
     return node.op.split(".")[1] if node.op.count(".") == 2 else node.op

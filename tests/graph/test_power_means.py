@@ -32,6 +32,7 @@ FORMS: dict[str, tuple[Function, tuple[int, ...], float]] = {
     "real and imaginary": (lambda x: torch.sqrt(x[:, 0] ** 2 + x[:, 1] ** 2 + 1e-8), IMAGE, 1.0),
     "selected again": (lambda x: torch.sqrt(x[:, 0] * x[:, 0] + x[:, 1] * x[:, 1]), IMAGE, 1.0),
     "along the last axis": (lambda x: torch.sqrt(x[..., 0].square() + x[..., 1].square()), IMAGE, 1.0),
+    "hypot of selections": (lambda x: torch.hypot(x[:, :2], x[:, 2:]), IMAGE, 1.0),
     "halves": (lambda x: torch.sqrt(sum(h * h for h in x.chunk(2, 1))), IMAGE, 1.0),
     "the same twice": (lambda x: torch.sqrt((x * x).sum(1) + x.square().sum(1)), IMAGE, 2**0.5),
     "overlapping": (lambda x: torch.sqrt(x[:, :3] ** 2 + x[:, 1:] ** 2), IMAGE, 2**0.5),
