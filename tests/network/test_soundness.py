@@ -121,7 +121,9 @@ def test_folding_neither_underflows_nor_overflows(factors: tuple[float, ...], co
             return x
 
     report = lipaudit.audit(Chain().double(), input_shape={"x": (1, 2, 2, 2)})
-    assert constant <= report.network.upper_bound <= constant * 1.002
+    # one rounding of a subnormal factor is no longer small beside it
+    tolerance = 0.01 if any(0 < factor < 2.0**-1022 for factor in factors) else 0.002
+    assert constant <= report.network.upper_bound <= constant * (1 + tolerance)
 
 
 def test_a_stack_of_constants_claims_no_lower_end_it_does_not_have() -> None:
