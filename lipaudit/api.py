@@ -151,6 +151,8 @@ def audit(
     Raises:
         LipauditError: with the model, the place and what to do; see ``lipaudit.errors``.
 
+    >>> import torch
+    >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
     >>> _ = net[0].weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     >>> report = audit(net, input_shape=(1, 2))
@@ -296,6 +298,7 @@ def compare(
     Raises:
         LipauditError: with the model, the place and what to do; see ``lipaudit.errors``.
 
+    >>> from torch import nn
     >>> found = compare(nn.Linear(2, 2), methods=["sedghi2019"], input_shape=(1, 2))
     >>> found.layers[0].figures[0].below_lower_bound, found.methods[0].violations
     (False, 0)

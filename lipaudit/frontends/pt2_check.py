@@ -210,7 +210,7 @@ def _bits(node: ast.AST) -> int:
     """How long, at most, the numbers get that come up while a formula is evaluated; a symbol counts as 64 bits.
 
     >>> _bits(ast.parse("3 * 5", mode="eval").body), _bits(ast.parse("9**9**9", mode="eval").body) > _MOST_BITS
-    (6, True)
+    (7, True)
     """
     if isinstance(node, ast.Constant):
         return node.value.bit_length() if isinstance(node.value, int) else 64
