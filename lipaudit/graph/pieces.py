@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from lipaudit.graph.scalar import NotElementaryError, Tape, Term
-from lipaudit.graph.scalar_ranges import range_over
+from lipaudit.graph.scalar_ranges import defined_over, range_over
 from lipaudit.spectral.interval import Interval
 
 _MAX_JOINTS = 64
@@ -121,6 +121,8 @@ def _curved_sign(tape: Tape, number: int, low: Fraction | None, high: Fraction |
         found = range_over(tape, number, *interval)
         if found.low > 0 or found.high < 0:
             return 1 if found.low > 0 else -1
+        if not defined_over(tape, number, *interval):
+            return None  # it may jump at a pole
         slope = range_over(tape, tape.derivative(number), *interval)
         for end, outward in ((low, -1), (high, 1)):
             rises = slope.low > 0 if outward < 0 else slope.high < 0  # going inward from this end

@@ -63,9 +63,35 @@ def ranges(tape: Tape, roots: Iterable[int], x: torch.Tensor) -> Ranges:
     return Ranges(found, branching)
 
 
+def defined(tape: Tape, root: int, found: Ranges) -> torch.Tensor:
+    """Whether a function is defined on all of each interval: nothing in it is divided by zero, no root or logarithm outside its domain.
+
+    The range alone does not tell: that of tanh(1 / x) is finite around 0.
+    """
+    result = torch.ones_like(found.branching)
+    for number in tape.needed([root]):
+        term = tape.terms[number]
+        if term.kind == "log":
+            result &= found.values[term.reads[0]][0] > 0
+        if term.kind == "product":
+            for base, p in zip(term.reads, term.numbers, strict=True):
+                low, high = found.values[base]
+                if p.denominator != 1:
+                    result &= (low >= 0) if p > 0 else (low > 0)
+                elif p < 0:
+                    result &= (low > 0) | (high < 0)
+    return result
+
+
 def ends(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Floats around a number."""
     return Interval.of(low).low, Interval.of(high).high
+
+
+def defined_over(tape: Tape, root: int, low: float, high: float) -> bool:
+    """Whether a function is surely defined on all of one interval."""
+    x = torch.tensor([[low], [high]], dtype=torch.float64)
+    return bool(defined(tape, root, ranges(tape, [root], x)))
 
 
 def range_over(tape: Tape, root: int, low: float, high: float) -> Interval:

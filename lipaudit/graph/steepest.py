@@ -22,7 +22,7 @@ import torch
 
 from lipaudit.graph.pieces import Piece, Step, pieces, steps
 from lipaudit.graph.scalar import NotElementaryError, Tape
-from lipaudit.graph.scalar_ranges import cells, line, ranges
+from lipaudit.graph.scalar_ranges import cells, defined, line, ranges
 from lipaudit.graph.tails import Window, grows
 from lipaudit.spectral import interval_arrays as arrays
 from lipaudit.spectral.interval import Interval
@@ -214,7 +214,11 @@ class _Search:
         sharper = torch.where(bent, arrays.hull(at_low, at_high), centred)
         low = torch.where(smooth, torch.maximum(whole[0], sharper[0]), whole[0])
         high = torch.where(smooth, torch.minimum(whole[1], sharper[1]), whole[1])
-        return torch.maximum(-low, high), self._attained(x, d, found.branching), torch.isfinite(g[:, :n]).all(0)
+        return (
+            torch.maximum(-low, high),
+            self._attained(x, d, found.branching),
+            torch.isfinite(g[:, :n]).all(0) & defined(self.tape, self.piece.root, found)[:n],
+        )
 
     def _attained(self, x: torch.Tensor, d: torch.Tensor, branching: torch.Tensor) -> float:
         """The largest slope at a middle or an end; the ends of the piece are limits, unless they had to be rounded outwards."""

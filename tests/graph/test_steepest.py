@@ -132,6 +132,11 @@ UNBOUNDED: dict[str, Build] = {
     "1 / x": lambda t, x: t.power(x, -1),
     "log(1 + x)": lambda t, x: t.function("log", plus(t, x, 1)),
     "x log |x|": lambda t, x: t.multiply(x, t.function("log", t.absolute(x))),
+    "max(x, x / (x - 3))": lambda t, x: t.maximum(x, t.divide(x, plus(t, x, -3))),
+    "atan(1 / x)": lambda t, x: t.function("atan", t.power(x, -1)),
+    "tanh(x / x)": lambda t, x: t.tanh(t.divide(x, x)),
+    "sigmoid(log x)": lambda t, x: t.function("sigmoid", t.function("log", x)),
+    "tanh(x / |x|)": lambda t, x: t.tanh(t.divide(x, t.absolute(x))),
     "sin(x^2)": lambda t, x: t.function("sin", t.power(x, 2)),
 }
 
