@@ -9,11 +9,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from lipaudit import frontends
 from lipaudit.errors import ModelLoadError
-from lipaudit.frontends.onnx import operators
+from lipaudit.frontends.onnx import operators, parity
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError
 from lipaudit.frontends.onnx.reference import reference_evaluator
 from tests.frontends.detectors import detector
@@ -289,3 +289,25 @@ def test_places_from_the_end_are_those_of_onnxruntime(case, tmp_path):
         found if isinstance(found, tuple) else (found,), _runtime(model).run(None, {"x": x}), strict=True
     ):
         np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_noise_is_measured_behind_casts_as_well(kind, tmp_path, monkeypatch):
+    """What skl2onnx writes: a cast in front of the layers, which would end the float64 of the measurement."""
+
+    class Rounded(torch.nn.Module):
+        def forward(self, x):
+            return torch.sigmoid(x) + 2.0**-23
+
+    monkeypatch.setattr(parity, "TOLERANCE", dict.fromkeys(parity.TOLERANCE, 0.0))
+    monkeypatch.setitem(operators._CONVERTERS, "Sigmoid", lambda node: Rounded())
+    dtype = np.float32 if kind == TensorProto.FLOAT else np.float64
+    weight = numpy_helper.from_array(np.ones((3, 4), dtype), "W")
+    nodes = [
+        helper.make_node("Cast", ["x"], ["c"], to=kind),
+        helper.make_node("MatMul", ["c", "W"], ["m"]),
+        helper.make_node("Cast", ["m"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Sigmoid", ["f"], ["y"]),
+    ]
+    model = graph_model(nodes, {"x": (1, 3)}, ["y"], [weight], 17)
+    assert _load(model, tmp_path).source == "onnx"

@@ -45,16 +45,21 @@ _GATED = {"Gelu", "FastGelu", "QuickGelu", "BiasGelu", "Swish", "HardSwish", "Mi
 
 @dataclass(frozen=True)
 class Rounding:
-    """Moves outputs by ``eps`` times their scale; ``operators`` tells the operator that computes a value."""
+    """Moves outputs by ``eps`` times their scale; ``operators`` tells the operator that computes a value.
+
+    ``dtype`` is the floating type of the network, which casts inside it do not change.
+    """
 
     eps: float
     operators: dict[str, str]
     generator: torch.Generator
+    dtype: torch.dtype | None = None
 
     def applied(self, output: torch.Tensor, name: str, inputs: Sequence[Any]) -> torch.Tensor:
         """The output, moved."""
         if not output.is_floating_point() or not output.numel():
             return output
+        output = output if self.dtype is None else output.to(self.dtype)
         operator = self.operators.get(name, "")
         scale = _largest(output)
         if operator in _UNIT:

@@ -217,7 +217,8 @@ class _Comparison:
         generator = torch.Generator().manual_seed(0)
         noise = dict.fromkeys(ours, 0.0)
         for _ in range(_DRAWS):
-            moved = self._evaluate(twin, samples, names, Rounding(self._eps, operators, generator))
+            rounding = Rounding(self._eps, operators, generator, None if self._mixed else torch.float64)
+            moved = self._evaluate(twin, samples, names, rounding)
             for name, array in ours.items():
                 change = np.abs(moved[name].astype(np.float64) - array.astype(np.float64))
                 noise[name] = max(noise[name], float(change[np.isfinite(change)].max(initial=0.0)))
