@@ -15,6 +15,7 @@ _OBJECTS = (
     ("The document", "", ()),
     ("model", "model", ("$defs", "model")),
     ("settings", "settings", ("$defs", "settings")),
+    ("fixed", "settings.fixed[name]", ("$defs", "held")),
     ("network", "network", ("$defs", "network")),
     ("outputs", "network.outputs[i]", ("$defs", "output")),
     ("other_domains", "network.other_domains[i]", ("$defs", "domain")),
@@ -97,7 +98,7 @@ def _kind(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def _container(kind: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
     if kind == "array":
-        return f"array ({_kind(field['items'], schema)})"
+        return f"array ({_kind(field['items'], schema)})" if "items" in field else "array"
     if kind == "object":
         inner = field.get("additionalProperties")
         return f"object (name: {_kind(inner, schema)})" if isinstance(inner, dict) else "object"

@@ -57,6 +57,7 @@ from lipaudit.report.comparison import (
     method_comparisons,
     weights_without_rows,
 )
+from lipaudit.report.held import held_inputs
 from lipaudit.report.local_paths import without_folders
 from lipaudit.report.methods import is_refuted
 from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
@@ -241,6 +242,7 @@ def audit(
                 seed=seed,
                 structure=structure,
                 freeze_random=freeze_random,
+                fixed=held_inputs(loaded.fixed),
                 domain=region.name,
                 around=_shown(around, absolute_paths) if isinstance(around, str) else None,
                 radius=radius,

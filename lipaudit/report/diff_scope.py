@@ -8,7 +8,8 @@ from lipaudit.errors import UsageError
 from lipaudit.escaping import printable
 from lipaudit.report.display import count_text, names_text, shape_text
 from lipaudit.report.domains import described
-from lipaudit.report.record import AuditReport, ModelRecord
+from lipaudit.report.held import shown, value_of
+from lipaudit.report.record import AuditReport, HeldInput, ModelRecord
 
 _SETTINGS = {
     "tolerance": "tolerance",
@@ -33,6 +34,13 @@ def check_comparable(before: AuditReport, after: AuditReport) -> None:
             f"the reports are over other inputs, the first over {described(before)}, the second over {described(after)}: audit both with "
             "the same --domain, --around, --radius, --mean and --std"
         )
+    for name in dict.fromkeys((*a.fixed, *b.fixed)):
+        held = a.fixed.get(name), b.fixed.get(name)
+        if not _alike(*held):
+            raise UsageError(
+                f"the reports are of other functions, as the input {printable(name)} is held at other values: {printable(shown(held[0]))} in "
+                f"the first, {printable(shown(held[1]))} in the second: audit both with the same --fix"
+            )
     if a.method != b.method:
         raise UsageError(
             f"the figures of the reports are found by other methods, {a.method} and {b.method}: audit both with the same --method, or put "
@@ -60,6 +68,12 @@ def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:
         values = getattr(before.settings, key), getattr(after.settings, key)
         if values[0] != values[1]:
             yield f"Another {label}: {_said(values[0])} before, {_said(values[1])} after."
+    for name, held in before.settings.fixed.items():
+        other = after.settings.fixed[name]
+        if (held.dtype, held.shape) != (other.dtype, other.shape):
+            yield f"The held input {printable(name)} has the same value, as {_form(held)} before and {_form(other)} after."
+        elif held.value is None and held.sha256 is None and held.dtype != "none":
+            yield f"The values of the held input {printable(name)} are taken to be the same: reports do not keep a {printable(held.dtype)}."
     versions = printable(before.tool_version), printable(after.tool_version)
     if versions[0] != versions[1]:
         yield f"Another version of lipaudit: {versions[0]} before, {versions[1]} after; rules may differ."
@@ -67,6 +81,18 @@ def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:
         centre = before.settings.around
         named = f"both reports name {printable(centre)}" if centre else "both were given in Python, without a name"
         yield f"The centres of the balls are taken to be the same: {named}; reports do not keep what a centre holds."
+
+
+def _alike(before: HeldInput | None, after: HeldInput | None) -> bool:
+    """Whether an input is held at the same value in both; a number that fills a tensor may fill another size or type."""
+    if before is None or after is None:
+        return False
+    filled = not isinstance(before.value, list) and before.sha256 is None
+    return value_of(before) == value_of(after) and (filled or before.shape == after.shape)
+
+
+def _form(held: HeldInput) -> str:
+    return printable(f"{shape_text(held.shape)} of {held.dtype}" if held.shape else held.dtype)
 
 
 def _domain(report: AuditReport) -> tuple[object, ...]:

@@ -132,6 +132,20 @@ class ModelRecord:
 
 
 @dataclass(frozen=True)
+class HeldInput:
+    """The value that an input is held at: a constant of the audit.
+
+    ``value`` is the number where every entry is that number, or nested lists of up to 16 entries; anything longer has the ``sha256`` of
+    its bytes instead. ``dtype`` is a type of tensors, or of Python: ``int``, ``float``, ``bool``, ``none`` (which has no value).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    value: Any = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
 class SettingsRecord:
     """Everything that the figures depend on beside the model.
 
@@ -144,6 +158,8 @@ class SettingsRecord:
     took, None where it has none.
 
     ``freeze_random`` is the seed at which random numbers are held that the network draws while it computes its weights.
+
+    ``fixed`` are the inputs that are held at a value, by name: the figures are those of the network as a function of the others.
     """
 
     norm: str = "l2"
@@ -159,6 +175,7 @@ class SettingsRecord:
     radius_in: str | None = None
     iterations: int | None = None
     freeze_random: int | None = None
+    fixed: dict[str, HeldInput] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
