@@ -24,7 +24,8 @@ _OBJECTS = (
     ("environment", "environment", ("properties", "environment")),
 )
 _INTRO = """
-`--format json` writes one report, or an array of several models' reports. This page lists every field, from the JSON
+`--format json` writes one report, or an array for several models: their reports, and objects of the kind `failure` for those that
+could not be audited (`lipaudit schema --several`). This page lists every field, from the JSON
 schema that is shipped with the package (`lipaudit schema` prints it); it is written by `python -m docs.make_report` from the
 root of a checkout. In Python the same names are attributes of the records: `report.network.upper_bound`,
 `report.layers[0].share`; `tool.version` is `report.tool_version`.

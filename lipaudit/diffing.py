@@ -13,7 +13,7 @@ def diff(before: AuditReport, after: AuditReport) -> ReportDiff:
     ``print(diff)`` shows what ``lipaudit diff`` prints.
 
     Raises:
-        UsageError: where the figures cannot be compared: over other inputs, in another norm, by another method, or without
-            figures (``structure``).
+        UsageError: where the figures cannot be compared: over other inputs or with an input held at another value, in another
+            norm, by another method, or without figures (``structure``).
     """
     return diff_reports(before, after, tool_version=__version__)

@@ -208,7 +208,7 @@ def test_the_bare_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> 
         (["net", "--domain", "pixels", "--radius", "1"], "radius is for the domain ball"),
         (
             ["net", "--domain", "ball", "--around", "cat.png"],
-            "needs its centre and its radius: --around IMAGE --radius R",
+            "needs its centre and its radius: give --around IMAGE and --radius R",
         ),
         (["net", "--domain", "ball", "--radius", "1"], "needs its centre and its radius"),
         (["net", "--radius", "0"], "0.0 is not above 0"),

@@ -11,7 +11,8 @@ from torch import nn
 
 import lipaudit
 from lipaudit.cli import main
-from lipaudit.errors import UsageError
+from lipaudit.errors import LipauditError, UsageError
+from lipaudit.training import LipschitzRegularizer, rescale
 from lipaudit.wording import with_arguments
 
 NET = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()).eval()
@@ -20,7 +21,14 @@ NET = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()).eval()
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, r"give it with input_shape, for example input_shape='3x224x224'"),
+        (
+            {},
+            r"give it with input_shape, for example input_shape=\(3, 224, 224\) .* input_shape=\{'input': \(1, 10\)\}",
+        ),
+        ({"input_shape": (3, 8, 8, 8)}, r"batch axis, input_shape=\{'NAME': \(1, 3, 8, 8, 8\)\}"),
+        ({"input_shape": (1, 8, 8), "domain": "ball"}, r"give around=IMAGE and radius=R$"),
+        ({"input_shape": (1, 8, 8), "mean": [0, 0], "std": [1, 1, 1]}, r"mean has 2 numbers and std has 3:"),
+        ({"input_shape": (1, 8, 8), "mean": 0, "std": 0}, r"std=0: pixels are divided"),
         ({"input_shape": (1, 8, 8), "tol": "a"}, r"the tolerance \(tol\) is a number"),
         ({"input_shape": (1, 8, 8), "seed": -1}, r"a seed is a whole number|a seed \(seed\)"),
         ({"input_shape": (1, 8, 8), "domain": "pixels"}, r"give mean and std"),
@@ -84,3 +92,20 @@ def test_the_shape_may_be_the_second_argument() -> None:
         lipaudit.audit(NET, (1, 8, 8)).network.upper_bound
         == lipaudit.audit(NET, input_shape=(1, 8, 8)).network.upper_bound
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rescale(NET, (3, 8, 8)), r"check the input size \(input_shape\)"),
+        (lambda: LipschitzRegularizer(NET, (3, 8, 8)), r"check the input size \(input_shape\)"),
+        (lambda: rescale(NET, (1, 8, 8), limit=0), "limit is a number above 0 or None, not 0"),
+        (lambda: rescale(NET, (1, 8, 8), limit={"9": 1.0}), "no limit is for the layer 0"),
+        (lambda: LipschitzRegularizer(NET, (1, 8, 8), target=-1), "^target is a number above 0"),
+        (lambda: LipschitzRegularizer(NET, (1, 8, 8), target={"0": "a"}), "^the target of 0 is a number above 0"),
+    ],
+)
+def test_training_names_its_own_arguments(call: Any, message: str) -> None:
+    with pytest.raises(LipauditError, match=message) as caught:
+        call()
+    assert not re.search(r"--[a-z]", str(caught.value))

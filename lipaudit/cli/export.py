@@ -13,7 +13,7 @@ from lipaudit.cli.options import debug_option, with_options
 from lipaudit.cli.saved import listed, picked, read_saved
 from lipaudit.cli.terminal import deliver, say, say_failure, worst
 from lipaudit.errors import UsageError
-from lipaudit.export.registry import FORMATS, export_reports, find_format
+from lipaudit.export.registry import FORMATS, check_ending, export_reports, find_format, format_for
 from lipaudit.export.settings import SPEC_VERSIONS, ExportSettings
 from lipaudit.report.failure import Failure
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from lipaudit.report.record import AuditReport
 
 _OPTIONS = with_options(
-    click.option("--to", "name", type=click.Choice(list(FORMATS)), required=True, help="The format."),
+    click.option(
+        "--to",
+        "name",
+        type=click.Choice(list(FORMATS)),
+        help="The format. Default: what the name of the file after -o says.",
+    ),
     click.option(
         "--model",
         metavar="SPEC",
@@ -62,7 +67,7 @@ def export(
     ctx: click.Context,
     /,
     report: str,
-    name: str,
+    name: str | None,
     model: str | None,
     output: Path | None,
     card: Path | None,
@@ -73,11 +78,12 @@ def export(
 ) -> int:
     """Write REPORT, a file from --format json or the record of a fleet (- is stdin), in another FORMAT.
 
-    sarif, junit and markdown take a file of several reports, and name the models of a fleet that failed. sarif and junit say
+    sarif, junit, markdown and html take a file of several reports, and name the models of a fleet that failed. sarif and junit say
     which gates are met, and end with the exit code of an audit that has the same gates.
     """
     from lipaudit.report.write import check_no_model, check_writable, write_whole
 
+    name = name or _named(output)
     given = {"card": card, "model_index": model_index, "spec_version": spec_version}
     _refuse(ctx, name, [key for key, value in given.items() if value is not None])
     if card is not None and output is not None:
@@ -86,6 +92,8 @@ def export(
     if file is not None:
         check_writable(file)
         check_no_model(file, [report], "export", "-o" if card is None else "--card")
+        if card is None:
+            check_ending(file, name)
     gates = chosen_gates(ctx, options, quiet or not FORMATS[name].judges)
     saved = read_saved(report, quiet)
     if model is None and len(saved) > 1 and not FORMATS[name].several:
@@ -108,6 +116,16 @@ def export(
         if not quiet:
             say(f"lipaudit: report written to {card}{made}")
     return worst([*map(_complain, failures), *map(gates.judge, reports)]) if FORMATS[name].judges else 0
+
+
+def _named(output: Path | None) -> str:
+    """The format without ``--to``: the one that the name of the file asks for."""
+    found = None if output is None else format_for(output)
+    if found is None:
+        raise UsageError(
+            f"say the format by --to: {', '.join(FORMATS)}; or by the name of the file, as -o report.html, report.sarif or report.xml"
+        )
+    return found
 
 
 def _complain(failure: Failure) -> int:

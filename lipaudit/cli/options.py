@@ -155,7 +155,7 @@ def format_of(ctx: click.Context, form: str | None, output: Path | None) -> str:
         return form or "table"
     choice = next(p.type for p in ctx.command.params if p.name == "form")
     assert isinstance(choice, click.Choice)
-    return form_of_file(output, choice.choices)
+    return form_of_file(output, choice.choices, of_audit=ctx.command.name == "audit")
 
 
 def device_choice(help_text: str) -> Callable[[Command], Command]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lipaudit.errors import UsageError
 from lipaudit.export.settings import ExportSettings
@@ -75,6 +76,33 @@ _ALL = (
     Format("html", ".html", _html, several=True),
 )
 FORMATS = {entry.name: entry for entry in _ALL}
+# endings of files, and what else may be written to a file of that name
+_ENDINGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".png", ".svg", ".pdf"), ()),
+    **dict.fromkeys((".md", ".markdown"), ("huggingface", "markdown")),
+    **dict.fromkeys((".html", ".htm"), ("html",)),
+    ".json": ("cyclonedx", "sarif"),
+    ".sarif": ("sarif",),
+    ".xml": ("junit",),
+}
+
+
+def format_for(path: Path) -> str | None:
+    """The format that the name of a file asks for, None where it asks for none or leaves a choice.
+
+    >>> format_for(Path("r.html")), format_for(Path("r.cdx.json")), format_for(Path("r.md")), format_for(Path("r"))
+    ('html', 'cyclonedx', None, None)
+    """
+    found = [entry.name for entry in _ALL if path.name.lower().endswith(entry.suffix)]
+    return found[0] if len(found) == 1 else None
+
+
+def check_ending(path: Path, name: str) -> None:
+    """Raise :class:`~lipaudit.errors.UsageError` where a file's name says that it holds something else than the format ``name``."""
+    suffix = path.suffix.lower()
+    if name in _ENDINGS.get(suffix, (name,)) or (path.exists() and not path.is_file()):
+        return
+    raise UsageError(f"{path}: {name} is not written as {suffix}: choose a name that ends in {FORMATS[name].suffix}")
 
 
 def find_format(name: str, reports: Sequence[AuditReport], failures: Sequence[Failure] = ()) -> Format:

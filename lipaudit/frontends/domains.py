@@ -33,7 +33,7 @@ class DomainRequest:
         if self.name != "ball" and given:
             raise UsageError(f"{given[0]} is for the domain ball; say --domain ball, or leave it out")
         if self.name == "ball" and len(given) < 2:
-            raise UsageError("the domain ball needs its centre and its radius: --around IMAGE --radius R")
+            raise UsageError("the domain ball needs its centre and its radius: give --around IMAGE and --radius R")
         if self.radius is not None and not (math.isfinite(self.radius) and self.radius > 0):
             raise UsageError(f"the radius {self.radius} is not a positive number")
         if not isinstance(self.around, str | torch.Tensor | None):
@@ -108,7 +108,9 @@ def check_normalisation(
             "where they are in pyproject.toml)"
         )
     if not mean or not std or not {len(mean), len(std)} <= {1, max(len(mean), len(std))}:
-        raise UsageError(f"--mean has {len(mean)} and --std {len(std)} numbers: give one per channel, or one for all")
+        raise UsageError(
+            f"--mean has {len(mean)} numbers and --std has {len(std)}: give one per channel, or one for all"
+        )
     if any(s == 0 or not math.isfinite(s) for s in std):
         raise UsageError(
             f"--std {_listed(std)}: pixels are divided by these numbers, so none may be 0, infinite or NaN"
@@ -151,7 +153,7 @@ def _listed(values: tuple[float, ...]) -> str:
 
 def _ball(request: DomainRequest, loaded: LoadedModel) -> Domain:
     if request.around is None or request.radius is None:
-        raise UsageError("the domain ball needs its centre and its radius: --around IMAGE --radius R")
+        raise UsageError("the domain ball needs its centre and its radius: give --around IMAGE and --radius R")
     if len(loaded.input_shapes) != 1:
         raise UsageError(
             f"the domain ball is for networks with one input; {loaded.spec} has {len(loaded.input_shapes)}"

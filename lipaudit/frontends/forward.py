@@ -50,8 +50,8 @@ class Arguments:
     def inputs(self, requested: Sequence[str] = (), fixed: Sequence[str] = ()) -> list[str]:
         """Which arguments are the network's inputs, in order: those without a default and those ``requested``, but the ``fixed``.
 
-        Where that is none, the first one by position. Raises :class:`~lipaudit.errors.UsageError` for a name that ``forward`` does not
-        take, and where everything is fixed.
+        Where that is none, the first one by position, unless that one is fixed: then the only one left that is None by default. Raises
+        :class:`~lipaudit.errors.UsageError` for a name that ``forward`` does not take, and where none or no single one is left.
         """
         known = [*self.parameters, *([_UNNAMED] if self.more_positions and not self.required else [])]
         unknown = [name for name in (*fixed, *requested) if name not in known]
@@ -64,6 +64,14 @@ class Arguments:
         if chosen:
             return chosen
         by_position = [name for name, p in self.parameters.items() if p.kind in _POSITIONAL and name not in fixed]
+        if not self.required and self.parameters and (first := next(iter(self.parameters))) in fixed:
+            left = [name for name, p in self.parameters.items() if p.default is None and name not in fixed]
+            if len(left) > 1:
+                raise UsageError(
+                    f"{first!r} is held fixed, and no argument without a default is left: name the input and its sizes, --input "
+                    f"NAME:SIZES, where NAME is one of {', '.join(left)}"
+                )
+            by_position = left or by_position
         if by_position or self.more_positions:
             return [*by_position, _UNNAMED][:1]
         raise UsageError("every argument of forward is held fixed: at least one input must be free to have a bound")

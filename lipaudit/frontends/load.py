@@ -73,7 +73,7 @@ def _load(
     if parsed.is_pattern:
         raise UsageError(f"{spec!r} is a pattern for several models: expand it, or name one of them")
     if parsed.kind is Kind.FILE:
-        return _load_file(parsed, input_shapes, weights, arch, fixed)
+        return _load_file(parsed, input_shapes, weights, arch, structure, fixed)
     if arch is not None:
         raise UsageError(f"--arch is for state dict files; {spec!r} already names an architecture")
     return _load_architecture(parsed, input_shapes, weights, structure, fixed)
@@ -121,6 +121,7 @@ def _load_file(
     input_shapes: Mapping[str, Shape] | None,
     weights: str | None,
     arch: str | None,
+    structure: bool,
     fixed: Fixed,
 ) -> LoadedModel:
     path = existing_file(spec.name)
@@ -135,6 +136,13 @@ def _load_file(
     if spec.suffix in TORCHSCRIPT_SUFFIXES:
         raise ModelLoadError(f"{path} is no TorchScript archive, which torch.jit.save writes: fetch or export it again")
     if spec.suffix in CHECKPOINT_SUFFIXES:
+        if arch is None:
+            read_state_dict(spec.name)  # what is wrong with the file comes first
+        if arch is None and structure:
+            raise UsageError(
+                f"{spec.text} holds weights without an architecture, and --structure is about one without weights: give it as "
+                "the model, for example resnet50, timm:resnet18 or package.module:factory"
+            )
         if arch is None:
             raise UsageError(
                 f"{spec.text} holds weights without an architecture: name it with --arch, for example --arch resnet50, "

@@ -29,8 +29,8 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
     if default is None:
         if len(requested) == 1 and requested != (1,):
             raise UsageError(
-                f"one number{where} does not tell the shape of this model's input: write CxHxW for an image, for example "
-                f"3x{requested[0]}x{requested[0]}, or the full shape with a batch axis of 1, {label}:1,{requested[0]}"
+                f"one number{where} does not tell the shape of this model's input: give --input CxHxW for an image, for example "
+                f"--input 3x{requested[0]}x{requested[0]}, or the full shape with a batch axis of 1, --input {label}:1,{requested[0]}"
             )
         requested = (1, *requested) if len(requested) == 3 and not name else requested
     elif len(requested) == 1:
@@ -48,7 +48,7 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
     if requested[0] != 1:
         raise UsageError(
             f"the shape {_show(requested)}{where} starts with {requested[0]}, a batch of {requested[0]}, but a bound is about "
-            f"one sample: write the full shape with 1 for the batch axis, {label}:1,{','.join(map(str, requested))}"
+            f"one sample: write the full shape with 1 for the batch axis, --input {label}:1,{','.join(map(str, requested))}"
         )
     return requested
 

@@ -124,8 +124,8 @@ class ReportDiff:
 def diff_reports(before: AuditReport, after: AuditReport, tool_version: str = "") -> ReportDiff:
     """What changed from one audit to another, as ``tool_version`` of lipaudit sees it.
 
-    Raises :class:`~lipaudit.errors.UsageError` where the figures of the two cannot be compared: over other inputs, in another norm, by
-    another method, or without figures.
+    Raises :class:`~lipaudit.errors.UsageError` where the figures of the two cannot be compared: over other inputs or with an input held at
+    another value, in another norm, by another method, or without figures.
 
     >>> model = ModelRecord("net", "module", "as given", (1, 2), 6, None)
     >>> networks = [NetworkRecord("finite", "certified", upper_bound=bound) for bound in (2.0, 3.0)]
@@ -136,7 +136,7 @@ def diff_reports(before: AuditReport, after: AuditReport, tool_version: str = ""
     for report in (before, after):
         if not isinstance(report, AuditReport):
             raise UsageError(
-                f"a diff is of two audit reports (AuditReport), not of {type(report).__name__}: AuditReport.from_json reads a file"
+                f"a diff is of two audit reports (AuditReport), not of {type(report).__name__}: AuditReport.load reads a file"
             )
     check_comparable(before, after)
     pairs = match_layers(before.layers, after.layers)

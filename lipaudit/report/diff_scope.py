@@ -38,7 +38,7 @@ def check_comparable(before: AuditReport, after: AuditReport) -> None:
         held = a.fixed.get(name), b.fixed.get(name)
         if not _alike(*held):
             raise UsageError(
-                f"the reports are of other functions, as the input {printable(name)} is held at other values: {printable(shown(held[0]))} in "
+                f"the reports are of other functions: the input {printable(name)} is held at other values: {printable(shown(held[0]))} in "
                 f"the first, {printable(shown(held[1]))} in the second: audit both with the same --fix"
             )
     if a.method != b.method:

@@ -156,6 +156,11 @@ def _check_identity(document: Any) -> None:
         raise UsageError(
             "this JSON is the schema of reports, no report: use a file written by `lipaudit --format json`"
         )
+    if isinstance(document, list) and any(map(_is_ours, document)):
+        raise UsageError(
+            f"this JSON holds several reports, an array of {len(document)}: take one of its entries, "
+            "AuditReport.from_json(json.dumps(entries[0]))"
+        )
     if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
         raise UsageError(
             "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"

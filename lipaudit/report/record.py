@@ -247,7 +247,7 @@ class AuditReport:
         from lipaudit.report.write import write_whole
 
         file = Path(path)
-        write_whole(file, Layout(form_of_file(file, [*FORMS, "html"]), wide=True).render([self]) + "\n")
+        write_whole(file, Layout(form_of_file(file, [*FORMS, "html"], of_audit=True), wide=True).render([self]) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> AuditReport:

@@ -20,13 +20,13 @@ _FORMS = {
     ".jsonl": "jsonl",
     **dict.fromkeys(_TEXT, "table"),
 }
-# what other suffixes ask for, and which command writes it
-_ELSEWHERE = {
+# what other suffixes ask for, and which command writes an audit so
+_OF_AUDITS = {
     **dict.fromkeys((".png", ".svg"), "a picture is drawn by --plot {path}"),
     ".sarif": "save the report as JSON, then `lipaudit export REPORT.json --to sarif -o {path}`",
     ".xml": "save the report as JSON, then `lipaudit export REPORT.json --to junit -o {path}`",
-    ".pdf": "write {stem}.html and print it from a browser",
 }
+_OF_PAGES = {".pdf": "write {stem}.html and print it from a browser"}
 
 
 def suffixes(known: Sequence[str]) -> list[str]:
@@ -39,10 +39,11 @@ def suffixes(known: Sequence[str]) -> list[str]:
     return [usual[form] for form in known]
 
 
-def form_of_file(path: Path, known: Sequence[str]) -> str:
+def form_of_file(path: Path, known: Sequence[str], of_audit: bool = False) -> str:
     """The form among ``known`` that the name of a file asks for; names without a suffix, and ``.txt``, hold a table.
 
-    Raises :class:`~lipaudit.errors.UsageError` for any other suffix, with what to do instead.
+    Raises :class:`~lipaudit.errors.UsageError` for any other suffix, with what to do instead; ``of_audit`` names the commands that take
+    reports of audits only.
 
     >>> form_of_file(Path("a.JSON"), ["table", "json"]), form_of_file(Path("report"), ["table", "json"])
     ('json', 'table')
@@ -54,7 +55,8 @@ def form_of_file(path: Path, known: Sequence[str]) -> str:
     if form in known:
         return str(form)
     offered = ", ".join(suffixes(known))
-    hint = _ELSEWHERE.get(suffix, "").format(path=path, stem=path.stem)
+    elsewhere = (_OF_AUDITS if of_audit else {}) | (_OF_PAGES if "html" in known else {})
+    hint = elsewhere.get(suffix, "").format(path=path, stem=path.stem)
     raise UsageError(
         f"{path}: nothing here is written as {suffix}: {f'{hint}; or ' if hint else ''}choose a name that ends in {offered}, or say the "
         "format by --format"

@@ -109,10 +109,11 @@ def folds(batch_norms: BatchNorms) -> bool:
     return batch_norms == "fold"
 
 
-def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float]]:
+def choose(layers: Iterable[Layer], targets: Targets, called: str = "target") -> list[tuple[Layer, float]]:
     """The layers with their targets, those left out that have None.
 
-    In a mapping the keys are patterns of layers' names (``layer1.*``), and the first that matches counts.
+    In a mapping the keys are patterns of layers' names (``layer1.*``), and the first that matches counts. ``called`` is the argument's
+    name, for errors.
 
     Raises:
         UsageError: for a target that is no positive number, a pattern without layers, a layer without a pattern, or a layer whose
@@ -123,12 +124,13 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
         if target is not None and (
             isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf
         ):
-            raise UsageError(f"the target of {pattern} is a number above 0 or None, not {target!r}")
+            whose = f"the {called} of {pattern}" if isinstance(targets, Mapping) else called
+            raise UsageError(f"{whose} is a number above 0 or None, not {target!r}")
     chosen, used = [], set()
     for layer in layers:
         matching = [p for p in patterns if fnmatchcase(layer.name, p)]
         if not matching:
-            raise UsageError(f'no target is for the layer {layer.name}: add one, or "*": None for all that are left')
+            raise UsageError(f'no {called} is for the layer {layer.name}: add one, or "*": None for all that are left')
         used.add(matching[0])
         target = patterns[matching[0]]
         if target is None:
@@ -136,7 +138,7 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
         if not layer.places:
             raise UsageError(
                 f"the weight of {layer.name} is computed from parameters, and cannot be read from the model: make the computation a "
-                f'parametrization (torch.nn.utils.parametrize), or leave the layer out with a target "{layer.name}": None'
+                f'parametrization (torch.nn.utils.parametrize), or leave the layer out with a {called} "{layer.name}": None'
             )
         for use in layer.uses:
             for scale in use.scales:
@@ -144,7 +146,7 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
                     raise UsageError(
                         f"the audit folds the scale {scale.name} into the row of {layer.name}, and it cannot be read from the model (it is "
                         "computed from several tensors, or the weight is a symmetric matrix whose sides cannot be told apart): leave the "
-                        f'layer out with a target "{layer.name}": None, or take every weight without the scales around it with '
+                        f'layer out with a {called} "{layer.name}": None, or take every weight without the scales around it with '
                         'batch_norms="separate"'
                     )
         chosen.append((layer, float(target)))
@@ -154,7 +156,7 @@ def choose(layers: Iterable[Layer], targets: Targets) -> list[tuple[Layer, float
             f"no layer has a name like {idle[0]}; the layers are {', '.join(layer.name for layer in layers)}"
         )
     if not chosen:
-        raise UsageError("every layer is left out: give at least one a target")
+        raise UsageError(f"every layer is left out: give at least one a {called}")
     return chosen
 
 

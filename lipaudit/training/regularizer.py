@@ -24,6 +24,7 @@ from lipaudit.errors import UsageError
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
+from lipaudit.wording import names_arguments
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class LipschitzRegularizer:
     ([[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0]])
     """
 
+    @names_arguments
     def __init__(
         self,
         model: nn.Module,

@@ -36,6 +36,7 @@ from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, cho
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
 from lipaudit.training.places import Place, read
 from lipaudit.training.scales import Unreadable, Use
+from lipaudit.wording import names_arguments
 
 ROUNDING = 1e-9
 # The part of the limit that is left where the smallest numbers of a precision take all of it: what is divided becomes zero.
@@ -152,6 +153,7 @@ class NormRescaling(_Division):
         return self._divided(gamma, self._over(self.use, operator, unit, gamma.dtype))
 
 
+@names_arguments
 def rescale(
     model: nn.Module,
     input_shape: InputShape,
@@ -193,7 +195,7 @@ def rescale(
     >>> [round(x, 2) for x in layer.weight.diagonal().tolist()]
     [1.0, 0.25, 0.0]
     """
-    chosen = choose(find_layers(model, input_shape, folds(batch_norms)), limit)
+    chosen = choose(find_layers(model, input_shape, folds(batch_norms)), limit, "limit")
     settings = (iterations, tolerance, oversampling)
     divisions = [part for layer, most in chosen for part in _divisions(model, layer, most, settings)]
     for (path, attribute), _ in divisions:

@@ -100,7 +100,9 @@ def test_a_card_that_is_not_there_is_created_and_said_to_be(capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["one.json"], "Missing option '--to'"),
+        (["one.json"], "say the format by --to"),
+        (["one.json", "-o", "r.md"], "say the format by --to"),
+        (["one.json", "--to", "html", "-o", "r.csv"], "html is not written as .csv: choose a name that ends in .html"),
         (["one.json", "--to", "spdx"], "'spdx' is not one of"),
         (["--to", "junit"], "Missing argument 'REPORT'"),
         (["none.json", "--to", "junit"], "cannot read the report none.json: No such file or directory"),
@@ -158,3 +160,11 @@ def test_the_command_leaves_torch_alone(folder: Path) -> None:
         args = ["export", str(folder / "one.json"), "--to", name]
         done = subprocess.run([sys.executable, "-c", code, *args], cwd=ROOT, capture_output=True, check=False)
         assert done.returncode == 0
+
+
+def test_the_name_of_the_file_says_the_format(folder: Path) -> None:
+    for file in ("r.html", "r.sarif", "r.xml", "r.cdx.json"):
+        assert main(["export", "one.json", "-o", file, "--quiet"]) == 0
+    assert (folder / "r.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert json.loads((folder / "r.cdx.json").read_text(encoding="utf-8"))["bomFormat"] == "CycloneDX"
+    assert "<testsuites" in (folder / "r.xml").read_text(encoding="utf-8")

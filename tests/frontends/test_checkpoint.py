@@ -285,3 +285,18 @@ def test_whatever_else_fails_names_the_file(network, tmp_path):
 def test_names_that_no_file_can_have(name):
     with pytest.raises(ModelNotFoundError, match="not the path of a file"):
         frontends.load(name)
+
+
+@pytest.mark.parametrize("structure", [False, True])
+def test_what_is_wrong_with_a_file_comes_before_a_missing_architecture(network, tmp_path, structure):
+    torch.save(network, tmp_path / "whole.pt")
+    with pytest.raises(ModelLoadError, match="needs Python code"):
+        frontends.load(str(tmp_path / "whole.pt"), structure=structure)
+    torch.save(network.state_dict(), tmp_path / "plain.pt")
+    message = (
+        "give it as the model, for example resnet50"
+        if structure
+        else "name it with --arch, for example --arch resnet50"
+    )
+    with pytest.raises(UsageError, match=message):
+        frontends.load(str(tmp_path / "plain.pt"), structure=structure)

@@ -65,7 +65,7 @@ def test_a_request_that_cannot_be(request_: dict[str, Any], message: str) -> Non
         ((0.0,), (0.0,), "none may be 0"),
         ((0.0,), (float("nan"),), "none may be 0, infinite or NaN"),
         ((float("inf"),), (1.0,), "every number must be finite"),
-        ((0.0, 0.0), (1.0, 1.0, 1.0), "--mean has 2 and --std 3 numbers"),
+        ((0.0, 0.0), (1.0, 1.0, 1.0), "--mean has 2 numbers and --std has 3"),
         ((), (1.0,), "--mean has 0"),
         ((1e308,), (1e-9,), "take pixels beyond"),
     ],

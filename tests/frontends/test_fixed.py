@@ -324,3 +324,23 @@ def test_a_value_that_matters_behind_a_clip() -> None:
     clipped = [("Clip", ["x", "", "c"], ["u"]), GATHER, ("Add", ["u", "e"], ["v"]), ("Relu", ["v"], ["y"])]
     graph = helper.make_graph([helper.make_node(*node) for node in clipped], "g", [], [])
     assert needs_value(graph, ["k"], ["x"]) == "Add ('v')"
+
+
+class Text(nn.Module):
+    """The signature of language models: every argument is optional."""
+
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, return_dict=True):
+        return attention_mask if inputs_embeds is None else inputs_embeds
+
+
+def test_with_the_first_optional_argument_held_the_input_must_be_named() -> None:
+    arguments = Arguments.of(Text())
+    assert arguments.inputs() == ["input_ids"]
+    assert arguments.inputs(["inputs_embeds"], ["input_ids"]) == ["inputs_embeds"]
+    assert arguments.inputs([], ["input_ids", "attention_mask"]) == ["inputs_embeds"]
+    with pytest.raises(UsageError, match="one of attention_mask, inputs_embeds"):
+        arguments.inputs([], ["input_ids"])
+    with pytest.raises(
+        UsageError, match=r"name the input and its sizes, input_shape=\{'NAME': SIZES\}, where NAME is one of"
+    ):
+        lipaudit.audit(Text(), fix={"input_ids": [[1, 2, 3]]})

@@ -173,6 +173,13 @@ def test_optional_parts_may_be_absent() -> None:
     assert AuditReport.from_json(json.dumps(document)) == replace(fakes.report(), notes=(), timings={})
 
 
+def test_an_array_is_no_single_report() -> None:
+    text = to_json_array(REPORTS)
+    with pytest.raises(UsageError, match=f"this JSON holds several reports, an array of {len(REPORTS)}: take one"):
+        AuditReport.from_json(text)
+    assert AuditReport.from_json(json.dumps(json.loads(text)[0])) == REPORTS[0]
+
+
 def test_one_report_and_an_array_of_several_are_read() -> None:
     assert outcomes_from_json(fakes.report().to_json()) == (fakes.report(),)
     assert outcomes_from_json(to_json_array(REPORTS).encode()) == REPORTS

@@ -37,9 +37,17 @@ def test_any_other_suffix_is_refused(name: str) -> None:
 
 def test_the_refusal_says_which_command_writes_it() -> None:
     with pytest.raises(UsageError, match=r"a picture is drawn by --plot r.png"):
-        form_of_file(Path("r.png"), FORMS)
+        form_of_file(Path("r.png"), FORMS, of_audit=True)
     with pytest.raises(UsageError, match=r"--to sarif -o r.sarif"):
-        form_of_file(Path("r.sarif"), FORMS)
+        form_of_file(Path("r.sarif"), FORMS, of_audit=True)
+    with pytest.raises(UsageError, match=r"write r.html and print it"):
+        form_of_file(Path("r.pdf"), [*FORMS, "html"])
+
+
+@pytest.mark.parametrize("name", ["r.png", "r.svg", "r.sarif", "r.xml", "r.pdf"])
+def test_a_diff_or_a_comparison_is_not_sent_to_commands_for_audits(name: str) -> None:
+    with pytest.raises(UsageError, match=f"written as {Path(name).suffix}: choose a name"):
+        form_of_file(Path(name), FORMS)
 
 
 def test_a_pipe_takes_a_table_whatever_its_name(tmp_path: Path) -> None:
