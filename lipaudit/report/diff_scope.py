@@ -8,7 +8,7 @@ from lipaudit.errors import UsageError
 from lipaudit.escaping import printable
 from lipaudit.report.display import count_text, names_text, shape_text
 from lipaudit.report.domains import described
-from lipaudit.report.held import shown, value_of
+from lipaudit.report.held_text import shown, value_of
 from lipaudit.report.record import AuditReport, HeldInput, ModelRecord
 
 _SETTINGS = {
