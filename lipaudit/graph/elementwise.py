@@ -27,8 +27,8 @@ from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import Replacement, substitute
 from lipaudit.graph.scalar import NotElementaryError, Tape, Term
 from lipaudit.graph.scalar_operations import OPERATIONS, STEEP, Translator
-from lipaudit.graph.scalar_ranges import range_over
-from lipaudit.graph.steepest import Slopes, steepest
+from lipaudit.graph.scalar_ranges import defined_over, range_over
+from lipaudit.graph.steepest import FLOAT32_HALF_ULP, FLOAT64_HALF_ULP, Slopes, steepest
 from lipaudit.spectral.interval import Interval
 
 ELEMENTWISE = "lipaudit.elementwise"  # what such a function is called in a simplified graph
@@ -40,15 +40,24 @@ Program = tuple[Term, ...]
 
 @dataclass(frozen=True, eq=False)
 class Elementwise:
-    """A function of each entry: ``programs`` are its terms, one for each set of constants; ``nodes`` compute it from ``source``."""
+    """A function of each entry: ``programs`` are its terms, one for each set of constants; ``nodes`` compute it from ``source``.
+
+    It is computed in ``dtype``, whose rounding hides steps that are smaller.
+    """
 
     programs: tuple[Program, ...]
     source: str
     nodes: tuple[Node, ...]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the function is computed in."""
+        return self.nodes[-1].output.dtype
+
     def slopes(self, low: float = -math.inf, high: float = math.inf) -> Slopes:
         """sup |g'| over all real numbers or an interval, the largest over the sets of constants."""
-        found = [_slopes(program, low, high) for program in self.programs]
+        hidden = FLOAT64_HALF_ULP if self.dtype == torch.float64 else FLOAT32_HALF_ULP
+        found = [_slopes(program, low, high, hidden) for program in self.programs]
         worst = next((s for s in found if s.jumps or s.grows), None)
         return worst or Slopes(
             max(s.lower for s in found), max(s.upper for s in found), max((s.steps for s in found), key=len)
@@ -82,14 +91,15 @@ def _tape(program: Program) -> tuple[Tape, int]:
 
 
 @lru_cache(maxsize=4096)
-def _slopes(program: Program, low: float, high: float) -> Slopes:
-    return steepest(*_tape(program), low, high)
+def _slopes(program: Program, low: float, high: float, hidden: Fraction) -> Slopes:
+    return steepest(*_tape(program), low, high, hidden)
 
 
 @lru_cache(maxsize=4096)
 def _values(program: Program, low: float, high: float) -> Interval:
     tape, root = _tape(program)
-    return range_over(tape, root, low, high)
+    # where it is not defined, what compares or skips NaN may take either way
+    return range_over(tape, root, low, high) if defined_over(tape, root, low, high) else Interval()
 
 
 def recognise_elementwise(graph: Graph) -> Graph:

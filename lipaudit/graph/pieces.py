@@ -21,8 +21,6 @@ from lipaudit.graph.scalar_ranges import defined_over, range_over
 from lipaudit.spectral.interval import Interval
 
 _MAX_JOINTS = 64
-# A step below half a unit in the last place of float32, beside the terms that are added up there, is a matter of rounding.
-FLOAT32_HALF_ULP = Fraction(1, 2**25)
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Step:
-    """A jump by ``size`` at x = ``at``; ``small`` says that float32 cannot tell it from rounding."""
+    """A jump by ``size`` at x = ``at``; ``small`` says that the floats in use cannot tell it from rounding."""
 
     at: Fraction
     size: float
@@ -82,7 +80,7 @@ def _resolved(tape: Tape, root: int, low: Fraction | None, high: Fraction | None
         chosen = tape.subtract(*term.reads) if term.kind == "maximum" else term.reads[0]
         sign = _sign(tape, chosen, low, high)
         if sign is None:
-            if term.kind == "step":
+            if term.kind in ("step", "select"):
                 raise NotElementaryError("a step at a place that is not known exactly")
             return None
         match term.kind:
@@ -118,11 +116,11 @@ def _curved_sign(tape: Tape, number: int, low: Fraction | None, high: Fraction |
         if (low is None or low < 0) and (high is None or high > 0) and tape.exact(tape.at(number, Fraction(0))) == 0:
             raise _SplitError(Fraction(0))
         interval = Piece(low, high, number).floats()
+        if not defined_over(tape, number, *interval):
+            return None  # it may jump at a pole, and has no sign where it is not defined
         found = range_over(tape, number, *interval)
         if found.low > 0 or found.high < 0:
             return 1 if found.low > 0 else -1
-        if not defined_over(tape, number, *interval):
-            return None  # it may jump at a pole
         slope = range_over(tape, tape.derivative(number), *interval)
         for end, outward in ((low, -1), (high, 1)):
             rises = slope.low > 0 if outward < 0 else slope.high < 0  # going inward from this end
@@ -138,8 +136,8 @@ def _curved_sign(tape: Tape, number: int, low: Fraction | None, high: Fraction |
     return None
 
 
-def steps(tape: Tape, root: int, parts: list[Piece]) -> list[Step]:
-    """The jumps at the joints of a function, none where it is continuous.
+def steps(tape: Tape, root: int, parts: list[Piece], hidden: Fraction) -> list[Step]:
+    """The jumps at the joints of a function, none where it is continuous; those up to ``hidden`` times the terms added up are small.
 
     Raises:
         NotElementaryError: where rounding hides whether there is one, or the function is not defined at a joint.
@@ -155,7 +153,7 @@ def steps(tape: Tape, root: int, parts: list[Piece]) -> list[Step]:
         size = max(max(map(abs, tape.terms[gap].numbers)) for gap in gaps)
         if size == 0:
             continue
-        small = size <= FLOAT32_HALF_ULP * _scale(tape, (left.root, right.root), at)
+        small = size <= hidden * _scale(tape, (left.root, right.root), at)
         if not small and all(min(tape.terms[gap].numbers) <= 0 <= max(tape.terms[gap].numbers) for gap in gaps):
             raise NotElementaryError("a joint that rounding hides")
         found.append(Step(at, float(size), small))

@@ -4,7 +4,8 @@ A :class:`Tape` holds the terms of such functions; a term is known by its number
 a normal form, so that many spellings of a function are one:
 
 - ``x``, and constants: an exact fraction, or two fractions around a number such as log 2;
-- sums c + sum_i c_i t_i with exact coefficients, products prod_i t_i^(p_i) with exact exponents;
+- sums c + sum_i c_i t_i with exact coefficients, products prod_i t_i^(p_i) with exact exponents. What is not defined everywhere stays
+  with the coefficient 0 where it cancels: sqrt(x) - sqrt(x) is 0 for x >= 0, and nothing for x < 0;
 - exp, log, sigmoid, softplus (log(1 + e^x)), erf, sin, cos, atan, asinh of a term;
 - the absolute value, the larger of two terms, ``step`` (1 where a term is positive, 0 where it is negative), and ``select``: one of two
   terms according to the sign of a third one.
@@ -54,6 +55,8 @@ class Tape:
         self.terms: list[Term] = []
         self._numbers: dict[Term, int] = {}
         self._derivatives: dict[int, int] = {}
+        self._signs: dict[int, int | None] = {}
+        self._total: dict[int, bool] = {}
 
     def _number(self, kind: str, reads: tuple[int, ...] = (), numbers: tuple[Fraction, ...] = ()) -> int:
         term = Term(kind, reads, numbers)
@@ -111,6 +114,62 @@ class Tape:
         """Whether a term does not depend on x."""
         return self.terms[term].kind == "constant"
 
+    # where a term is defined
+
+    def total(self, term: int) -> bool:
+        """Whether a term is surely defined for every x: no division by zero in it, no root or logarithm of what may be negative."""
+        found = self._total.get(term)
+        if found is None:
+            found = self._total[term] = self._own_total(term) and all(map(self.total, self.terms[term].reads))
+        return found
+
+    def _own_total(self, number: int) -> bool:
+        term = self.terms[number]
+        if term.kind == "log":
+            return self._least_sign(term.reads[0]) == 1
+        if term.kind != "product":
+            return True
+        return all(
+            (p > 0 and (p.denominator == 1 or self.nonnegative(base))) or self._least_sign(base) == 1
+            for base, p in zip(term.reads, term.numbers, strict=True)
+        )
+
+    def nonnegative(self, term: int) -> bool:
+        """Whether a term is surely >= 0 wherever it is defined."""
+        return self._least_sign(term) is not None
+
+    def _least_sign(self, term: int) -> int | None:
+        """1 where a term is surely positive wherever it is defined, 0 where it is surely not negative, else None."""
+        if term not in self._signs:
+            self._signs[term] = self._own_sign(self.terms[term])
+        return self._signs[term]
+
+    def _own_sign(self, term: Term) -> int | None:
+        reads = [self._least_sign(t) for t in term.reads]
+        match term.kind:
+            case "constant":
+                return None if term.numbers[0] < 0 else int(term.numbers[0] > 0)
+            case "exp" | "sigmoid" | "softplus":
+                return 1
+            case "absolute" | "step":
+                return 0
+            case "maximum":
+                return max((sign for sign in reads if sign is not None), default=None)
+            case "select":
+                return None if None in reads[1:] else min(sign for sign in reads[1:] if sign is not None)
+            case "sum":
+                if min(term.numbers) < 0 or None in reads:
+                    return None
+                kept = [s for c, s in zip(term.numbers[1:], reads, strict=True) if c and s is not None]
+                return max([int(term.numbers[0] > 0), *kept])
+            case "product":
+                signs = [
+                    (1 if s == 1 else 0) if s is not None or p.denominator != 1 or p.numerator % 2 == 0 else None
+                    for s, p in zip(reads, term.numbers, strict=True)
+                ]
+                return None if None in signs else min(s for s in signs if s is not None)
+        return None
+
     # sums
 
     def parts(self, term: int) -> tuple[Fraction, dict[int, Fraction]]:
@@ -121,15 +180,17 @@ class Tape:
         value = self.exact(term)
         return (value, {}) if value is not None else (Fraction(0), {term: ONE})
 
-    def sum(self, weighted: Iterable[tuple[Fraction, int]], constant: Fraction | int = 0) -> int:
-        """constant + sum_i c_i t_i."""
+    def sum(
+        self, weighted: Iterable[tuple[Fraction, int]], constant: Fraction | int = 0, *, anywhere: bool = True
+    ) -> int:
+        """constant + sum_i c_i t_i; with ``anywhere`` it is defined where all t_i are, and nowhere else."""
         total, coefficients = Fraction(constant), dict[int, Fraction]()
         for weight, term in weighted:
             shift, parts = self.parts(term)
             total += weight * shift
             for part, c in parts.items():
                 coefficients[part] = coefficients.get(part, Fraction(0)) + weight * c
-        kept = {t: c for t, c in sorted(coefficients.items()) if c}
+        kept = {t: c for t, c in sorted(coefficients.items()) if c or (anywhere and not self.total(t))}
         uncertain = [t for t in kept if self.is_constant(t)]
         if uncertain:
             low = high = total
@@ -157,9 +218,9 @@ class Tape:
         """a - b."""
         return self.sum([(ONE, a), (-ONE, b)])
 
-    def scale(self, c: Fraction | int, a: int) -> int:
+    def scale(self, c: Fraction | int, a: int, *, anywhere: bool = True) -> int:
         """c a."""
-        return self.sum([(Fraction(c), a)])
+        return self.sum([(Fraction(c), a)], anywhere=anywhere)
 
     # products
 
@@ -179,17 +240,23 @@ class Tape:
     def multiply(self, a: int, b: int, *, anywhere: bool = True) -> int:
         """a b.
 
-        With ``anywhere`` the result is defined wherever a and b are, and nowhere else: t and 1/t do not cancel.
+        With ``anywhere`` the result is defined wherever a and b are, and nowhere else: t and 1/t do not cancel, and sqrt(t) sqrt(t) is
+        only t where t is known not to be negative.
         """
         c, left = self._factors(a)
         d, right = self._factors(b)
         merged = dict(left)
         for base, exponent in right.items():
             old = merged.get(base, Fraction(0))
-            if anywhere and old * exponent < 0:
-                return self.scale(c * d, self._product({self._product(left): ONE, self._product(right): ONE}))
+            if anywhere and (old * exponent < 0 or self._widens(base, old, old + exponent)):
+                a, b = self._product(left), self._product(right)
+                return self.scale(c * d, self._product({a: Fraction(2)} if a == b else {a: ONE, b: ONE}))
             merged[base] = old + exponent
-        return self.scale(c * d, self._product(merged))
+        return self.scale(c * d, self._product(merged), anywhere=anywhere)
+
+    def _widens(self, base: int, old: Fraction, new: Fraction) -> bool:
+        """Whether t^new is defined where t^old is not: an integer power of a negative number, whose root was taken."""
+        return old.denominator != 1 and new.denominator == 1 and not self.nonnegative(base)
 
     def _product(self, exponents: dict[int, Fraction]) -> int:
         kept = {t: p for t, p in sorted(exponents.items()) if p}
@@ -217,13 +284,13 @@ class Tape:
         if len(exponentials) > 1 or any(exponents[t] != 1 for t in exponentials):
             argument = self.sum((exponents[t], self.terms[t].reads[0]) for t in exponentials)
             rest = self._product({t: p for t, p in exponents.items() if t not in exponentials})
-            return self.multiply(self.function("exp", argument), rest, anywhere=False)
+            return self.multiply(self.function("exp", argument), rest)
         for t in [t for t in exponents if self.terms[t].kind == "sin"]:
             other = self._numbers.get(Term("cos", self.terms[t].reads))
             if other in exponents and exponents[t] == exponents[other] == 1:
                 rest = self._product({u: p for u, p in exponents.items() if u not in (t, other)})
                 double = self.scale(HALF, self.function("sin", self.scale(2, self.terms[t].reads[0])))
-                return self.multiply(double, rest, anywhere=False)
+                return self.multiply(double, rest)
         return None
 
     def collected(self, root: int) -> int:
@@ -249,7 +316,7 @@ class Tape:
                     for _ in range(q.numerator):
                         rest = self._expanded(t, rest)
                 inner.append((c * d, rest))
-            total = self.sum(inner)
+            total = self.sum(inner, anywhere=False)
             shift, parts = self.parts(total)
             if len(parts) + bool(shift) < len(found):
                 return self.multiply(self._product({base: lowest}), self.collected(total), anywhere=False)
@@ -264,7 +331,7 @@ class Tape:
         (shift, parts), (other_shift, others) = self.parts(base), self.parts(rest)
         total = [(c * d, self.multiply(t, u, anywhere=False)) for t, c in parts.items() for u, d in others.items()]
         total += [(c * other_shift, t) for t, c in parts.items()] + [(shift * d, u) for u, d in others.items()]
-        return self.sum(total, shift * other_shift)
+        return self.sum(total, shift * other_shift, anywhere=False)
 
     def power(self, a: int, exponent: Fraction | int, *, anywhere: bool = True) -> int:
         """a^exponent; of a non-negative a where the exponent is no integer."""
@@ -283,9 +350,12 @@ class Tape:
             c, u = logistic
             return self.scale(1 / c, self.function("sigmoid", self.scale(-1, u)))
         c, factors = self._factors(a)
-        if p.denominator == 1:
-            if not anywhere or p > 0 or all(e > 0 for e in factors.values()):
-                return self.scale(c**p.numerator, self._product({t: e * p for t, e in factors.items()}))
+        if p.denominator == 1 and (c or p > 0):
+            same = p > 0 or all(e > 0 for e in factors.values())
+            if not anywhere or (same and not any(self._widens(t, e, e * p) for t, e in factors.items())):
+                return self.scale(
+                    c**p.numerator, self._product({t: e * p for t, e in factors.items()}), anywhere=anywhere
+                )
         elif p == HALF and len(factors) == 1 and list(factors.values()) == [2] and c > 0:
             root = self._power_of(c, HALF)
             return self.multiply(root, self.absolute(next(iter(factors))))
@@ -405,6 +475,8 @@ class Tape:
 
     def select(self, a: int, positive: int, negative: int) -> int:
         """``positive`` where a > 0, ``negative`` where a < 0; where a = 0 one of them."""
+        if self.is_constant(a) and self.exact(a) != 0:
+            return positive if self.sign(a) > 0 else negative
         return positive if positive == negative else self._number("select", (a, positive, negative))
 
     def sign(self, a: int) -> int:
@@ -478,7 +550,7 @@ class Tape:
         return next(iter(parts.values())), shift
 
     def derivative(self, root: int) -> int:
-        """The derivative of a function, wherever it has one; steps count as constants."""
+        """The derivative of a function, wherever it has one; steps count as constants. It may be defined where the function is not."""
         for term in self.needed([root]):
             if term not in self._derivatives:
                 self._derivatives[term] = self.collected(self._derivative(self.terms[term], term))
@@ -493,7 +565,7 @@ class Tape:
             case "constant" | "step":
                 return self.constant(0)
             case "sum":
-                return self.sum(zip(term.numbers[1:], inner, strict=True))
+                return self.sum(zip(term.numbers[1:], inner, strict=True), anywhere=False)
             case "product":
                 return self._product_rule(term, inner)
             case "absolute":
@@ -528,12 +600,13 @@ class Tape:
     def _product_rule(self, term: Term, inner: list[int]) -> int:
         total = []
         for i, (base, exponent, slope) in enumerate(zip(term.reads, term.numbers, inner, strict=True)):
-            product = self.multiply(self.power(base, exponent - 1), slope, anywhere=False)
+            outer = self.power(base, exponent - 1, anywhere=False)
+            product = self.multiply(outer, slope, anywhere=False)
             for j, (other, p) in enumerate(zip(term.reads, term.numbers, strict=True)):
                 if j != i:
                     product = self.multiply(product, self.power(other, p), anywhere=False)
             total.append((exponent, product))
-        return self.sum(total)
+        return self.sum(total, anywhere=False)
 
 
 # sup of |f'| over the real numbers

@@ -56,7 +56,7 @@ class Translator:
     def chosen(self, condition: int, yes: int, no: int) -> int:
         """``yes`` where the condition is 1, ``no`` where it is 0."""
         t = self.tape
-        return t.add(t.multiply(condition, t.subtract(yes, no)), no)
+        return t.select(t.sum([(ONE, condition)], -HALF), yes, no)
 
 
 Rule = Callable[[Translator, Node], int]

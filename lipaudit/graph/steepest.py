@@ -28,6 +28,8 @@ from lipaudit.spectral import interval_arrays as arrays
 from lipaudit.spectral.interval import Interval
 
 TOLERANCE = 1e-9
+# A step below half a unit in the last place, beside the terms that are added up there, is a matter of rounding.
+FLOAT32_HALF_ULP, FLOAT64_HALF_ULP = Fraction(1, 2**25), Fraction(1, 2**54)
 _ROUNDS, _MAX_CELLS = 30, 4096
 _PARTS = torch.arange(1, 8, dtype=torch.float64)[:, None] / 8  # where cells are cut
 _STARTS = (2.0**6, 2.0**10, 2.0**16, 2.0**24, 2.0**40)  # where tails may begin
@@ -58,8 +60,10 @@ class Slopes:
 UNDECIDED = Slopes(0.0, math.inf)
 
 
-def steepest(tape: Tape, root: int, low: float = -math.inf, high: float = math.inf) -> Slopes:
-    """sup |g'| over the real numbers, or over the interval between two floats.
+def steepest(
+    tape: Tape, root: int, low: float = -math.inf, high: float = math.inf, hidden: Fraction = FLOAT64_HALF_ULP
+) -> Slopes:
+    """sup |g'| over the real numbers, or over the interval between two floats; ``hidden`` is the relative size of steps that are rounding.
 
     >>> tape = Tape()
     >>> x = tape.variable()
@@ -71,7 +75,7 @@ def steepest(tape: Tape, root: int, low: float = -math.inf, high: float = math.i
         return Slopes(0.0, 0.0)
     try:
         parts = pieces(tape, root, low, high)
-        jumps = tuple(steps(tape, root, parts))
+        jumps = tuple(steps(tape, root, parts, hidden))
     except NotElementaryError:
         return UNDECIDED
     if any(not jump.small for jump in jumps):
@@ -214,18 +218,16 @@ class _Search:
         sharper = torch.where(bent, arrays.hull(at_low, at_high), centred)
         low = torch.where(smooth, torch.maximum(whole[0], sharper[0]), whole[0])
         high = torch.where(smooth, torch.minimum(whole[1], sharper[1]), whole[1])
-        return (
-            torch.maximum(-low, high),
-            self._attained(x, d, found.branching),
-            torch.isfinite(g[:, :n]).all(0) & defined(self.tape, self.piece.root, found)[:n],
-        )
+        everywhere = torch.isfinite(g).all(0) & defined(self.tape, self.piece.root, found)
+        attained = self._attained(x, d, ~found.branching & everywhere)
+        return torch.maximum(-low, high), attained, everywhere[:n]
 
-    def _attained(self, x: torch.Tensor, d: torch.Tensor, branching: torch.Tensor) -> float:
-        """The largest slope at a middle or an end; the ends of the piece are limits, unless they had to be rounded outwards."""
+    def _attained(self, x: torch.Tensor, d: torch.Tensor, smooth: torch.Tensor) -> float:
+        """The largest slope at a middle or an end where g is ``smooth``; the ends of the piece are limits, unless rounded outwards."""
         n = x.shape[1]
         sizes = torch.maximum(d[0], -d[1])[n:]
         low, high = self.piece.floats()
-        surely = ~branching[n:] & torch.isfinite(sizes)
+        surely = smooth[n:] & torch.isfinite(sizes)
         for i, (end, exact) in enumerate(((low, self.piece.low), (high, self.piece.high))):
             if exact is not None and Fraction(end) != exact:
                 surely[(i + 1) * n : (i + 2) * n] &= x[i] != end

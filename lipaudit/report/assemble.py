@@ -51,8 +51,8 @@ def layer_records(
 def _has_row(node: Node, effect: Effect) -> bool:
     if effect.status is not Status.FINITE or node.op in (CONVOLUTION, DENSE, SCALE):
         return True
-    if node.op == ELEMENTWISE and effect.constant.log_upper == -math.inf:
-        return True  # several operations that add up to a constant
+    if node.op == ELEMENTWISE and (effect.constant.log_upper == -math.inf or node.payload.slopes().steps):
+        return True  # several operations that add up to a constant, or a step that rounding hides
     rule = find_rule(node.op)
     if rule is not None and rule.trivial:
         return False

@@ -77,7 +77,7 @@ def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
     scale = node.get("scale")
     width = query.shape[-1]
     stretch = rounded(abs(float(scale))) if scale is not None else rounded(1 / math.sqrt(width))  # type: ignore[arg-type]
-    keys, values = _around_mean(key)[0], _around_mean(value)[0]
+    keys, values = around_mean(key)[0], around_mean(value)[0]
     factors = {
         "query": stretch * keys * values,
         "key": stretch * query.size((-2, -1)) * values * _ROOT_HALF,
@@ -89,7 +89,7 @@ def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
     )
 
 
-def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
+def around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
     """A bound of the rows around the mean row of the centre, per head; and that mean."""
     spread = operand.spread((-1,))
     if spread.log_upper == math.inf:
@@ -98,6 +98,8 @@ def _around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
         return spread, None
     mean = operand.centre.mean(-2, keepdim=True)
     away = computed_size(operand.centre - mean, (operand.centre.dim() - 1,))
+    if away.log_upper == math.inf:  # the centre is not finite
+        return operand.size((-1,)), None
     return Bracket.sum([spread, away]), mean
 
 
@@ -118,7 +120,7 @@ def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None
     if not _every_query_has_a_key(node):
         return None
     value = _operands(node, operands)["value"]
-    rows, mean = _around_mean(value)
+    rows, mean = around_mean(value)
     shape = node.output.shape
     if rows.log_upper == math.inf or _copies(node, "value") > 1:
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import torch
+
 from lipaudit.graph.elementwise import ELEMENTWISE, Elementwise
 from lipaudit.graph.node import Node
 from lipaudit.graph.steepest import Slopes
@@ -34,13 +36,12 @@ def elementwise(node: Node, _settings: Settings) -> Effect:
         found = operands[0].least(within)
         if everywhere.upper <= found.upper:
             return _effect(payload, everywhere)
-        return Effect.stretch(found, note=f"written out: {payload.formula}")
+        return Effect.stretch(found, note=_note(payload, everywhere))
 
     return replace(_effect(payload, everywhere), given=given)
 
 
 def _effect(payload: Elementwise, found: Slopes) -> Effect:
-    name = f"written out: {payload.formula}"
     if found.jumps:
         jump = found.jumps[0]
         return Effect.unbounded(
@@ -49,11 +50,16 @@ def _effect(payload: Elementwise, found: Slopes) -> Effect:
     if math.isinf(found.upper):
         grows = "grows beyond every bound" if found.grows else "has no bound that is known"
         return Effect.unbounded(f"the slope of the function ({payload.formula}) {grows}")
+    rigor = Rigor.NUMERICAL if found.steps else Rigor.CERTIFIED
+    return Effect.stretch(_bracket(found, rigor), note=_note(payload, found))
+
+
+def _note(payload: Elementwise, found: Slopes) -> str:
+    name = f"written out: {payload.formula}"
     if not found.steps:
-        return Effect.stretch(_bracket(found, Rigor.CERTIFIED), note=name)
-    step = found.steps[0]
-    note = f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below float32 rounding"
-    return Effect.stretch(_bracket(found, Rigor.NUMERICAL), note=note)
+        return name
+    step, digits = found.steps[0], "float64" if payload.dtype == torch.float64 else "float32"
+    return f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below {digits} rounding"
 
 
 def _bracket(found: Slopes, rigor: Rigor) -> Bracket:

@@ -99,6 +99,8 @@ class Magnitude:
             return None
         if self.centre is None:  # bounded by an unknown number around an unknown one
             return Interval(-_SOMEWHERE, _SOMEWHERE)
+        if not bool(torch.isfinite(self.centre).all()):
+            return None
         ends = Interval(float(self.centre.min()), float(self.centre.max()))
         return (ends + Interval(-1.0, 1.0) * (ends.largest * (_SLACK - 1))) + Interval(-around.upper, around.upper)
 
@@ -139,7 +141,9 @@ def slice_norm(tensor: torch.Tensor, axes: Iterable[int]) -> float:
 
 
 def computed_size(tensor: torch.Tensor, axes: Iterable[int]) -> Bracket:
-    """The same norm as a bound, for a tensor that was computed in float64."""
+    """The same norm as a bound, for a tensor that was computed in float64; of one that is not finite nothing is known."""
+    if not bool(torch.isfinite(tensor).all()):
+        return Bracket(-math.inf, math.inf, Rigor.NUMERICAL)
     return Bracket.at_most(slice_norm(tensor, axes) * _SLACK, Rigor.NUMERICAL)
 
 

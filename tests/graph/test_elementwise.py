@@ -119,6 +119,55 @@ def test_reasons(name: str) -> None:
     assert any(reason in (layer.reason or "") for layer in report.layers)
 
 
+NOT_DEFINED: dict[str, Function] = {
+    "x + atan(1 / x)": lambda x: x + torch.atan(1 / x),
+    "x + atan(1 / (x - 1))": lambda x: x + torch.atan(1 / (x - 1)),
+    "x - atan(-1 / x)": lambda x: x - torch.atan(-1 / x),
+    "2 x + tanh(1 / x)": lambda x: 2 * x + torch.tanh(x.reciprocal()),
+    "fmax": lambda x: torch.fmax(x.sqrt() * x.sqrt() + 1, torch.zeros_like(x)),
+    "fmin": lambda x: torch.fmin(x.sqrt() ** 2 - 1, torch.ones_like(x)),
+    "where": lambda x: torch.where(x.sqrt() ** 2 > -1, x + 1, torch.zeros_like(x)),
+    "where, cancelled": lambda x: torch.where(x.log() - x.log() + 1 > 0, x + 1, torch.zeros_like(x)),
+    "nan_to_num": lambda x: torch.nan_to_num(x.sqrt() * x.sqrt() + 1),
+    "nan_to_num of a power": lambda x: torch.nan_to_num(x.pow(0.5).pow(4) / (1 + x.pow(0.5).pow(4)), nan=5.0),
+    "nan_to_num, cancelled": lambda x: torch.nan_to_num(x + 1 + x.log() - x.log()),
+    "gem": lambda x: torch.fmax(x.pow(0.5).pow(2), torch.full_like(x, -1.0)),
+}
+
+
+@pytest.mark.parametrize("name", NOT_DEFINED)
+def test_no_bound_across_what_is_not_defined(name: str) -> None:
+    assert audited(NOT_DEFINED[name])[0] != "finite"
+    assert audited(NOT_DEFINED[name], domain="ball", around=torch.zeros(1, 6), radius=2.0)[0] != "finite"
+
+
+def test_where_the_operand_stays_away_from_what_is_not_defined() -> None:
+    around = {"domain": "ball", "around": torch.full((1, 6), 3.0), "radius": 1.0}
+    for name, constant in {"fmax": 1.0, "gem": 1.0, "x + atan(1 / x)": 1 - 1 / 17}.items():
+        status, upper = audited(NOT_DEFINED[name], **around)
+        if status == "finite":
+            assert upper is not None
+            assert upper >= constant * (1 - 1e-6), name
+
+
+STEPS: dict[str, Function] = {
+    "softplus": lambda x: torch.where(x < 20, torch.log1p(torch.exp(x)), x),
+    "small step": lambda x: torch.sigmoid(torch.where(x > 1e-8, x, 4 * x)),
+    "cosine": lambda x: torch.where(x > 0, torch.cos(x) + 1e-9, torch.cos(x)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_rounding_only_where_the_type_hides_them(name: str) -> None:
+    report = lipaudit.audit(Plain(STEPS[name]), input_shape={"x": (1, 6)})
+    assert (report.network.status, report.network.rigor) == ("finite", "numerical")
+    assert any("is below float32 rounding" in layer.note for layer in report.layers)
+    module = nn.Sequential(nn.Linear(6, 6), Plain(STEPS[name])).double()
+    wide = lipaudit.audit(module, input_shape={"input": (1, 6)})
+    assert wide.network.status == "unbounded"
+    assert any("jumps by" in (layer.reason or "") for layer in wide.layers)
+
+
 def test_on_a_ball() -> None:
     around = {"domain": "ball", "around": torch.zeros(1, 6), "radius": 1.0}
     cases: dict[str, tuple[Function, float]] = {

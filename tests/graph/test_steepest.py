@@ -13,7 +13,7 @@ import pytest
 
 from lipaudit.graph.scalar import HALF, ONE, NotElementaryError, Tape
 from lipaudit.graph.scalar_ranges import range_over
-from lipaudit.graph.steepest import Slopes, steepest
+from lipaudit.graph.steepest import FLOAT32_HALF_ULP, Slopes, steepest
 from lipaudit.rules import slopes
 
 Build = Callable[[Tape, int], int]
@@ -176,10 +176,84 @@ def test_a_step_below_rounding_is_kept_in_mind() -> None:
         above = t.step(plus(t, x, -20), 0)
         return t.add(t.multiply(above, t.subtract(x, t.function("softplus", x))), t.function("softplus", x))
 
-    slope = found(build)
+    tape = Tape()
+    slope = steepest(tape, build(tape, tape.variable()), hidden=FLOAT32_HALF_ULP)
     (step,) = slope.steps
     assert (step.small, float(step.at), step.size) == (True, 20.0, pytest.approx(math.exp(-20)))
     assert slope.upper == pytest.approx(1.0)
+    assert not found(build).jumps[0].small  # float64 shows it
+
+
+@pytest.mark.parametrize(("size", "jumps"), [(2.0**-55, False), (2.0**-52, True), (1e-12, True)])
+def test_steps_that_float64_hides(size: float, jumps: bool) -> None:
+    slope = found(lambda t, x: t.sum([(ONE, t.function("cos", x)), (Fraction(size), t.step(x, 0))]))
+    assert (len(slope.steps), len(slope.jumps)) == (1, int(jumps))
+
+
+HOLES: dict[str, Build] = {
+    "sqrt(x)^2": lambda t, x: t.power(t.power(x, HALF), 2),
+    "sqrt(x) sqrt(x)": lambda t, x: t.multiply(t.power(x, HALF), t.power(x, HALF)),
+    "x^(1/4) x^(3/4)": lambda t, x: t.multiply(t.power(x, Fraction(1, 4)), t.power(x, Fraction(3, 4))),
+    "1 / (1 / sqrt(x))^2": lambda t, x: t.power(t.power(t.power(x, -HALF), 2), -1),
+    "sqrt(x^3) / sqrt(x)": lambda t, x: t.divide(t.power(t.power(x, 3), HALF), t.power(x, HALF)),
+    "sin(sqrt(x) sqrt(x))": lambda t, x: t.function("sin", t.power(t.power(x, HALF), 2)),
+    "x + log(x) - log(x)": lambda t, x: t.subtract(t.add(x, t.function("log", x)), t.function("log", x)),
+    "x + 0 / x": lambda t, x: t.add(x, t.scale(0, t.power(x, -1))),
+    "exp(1 / x) exp(x - 1 / x)": lambda t, x: t.multiply(exp(t, t.power(x, -1)), exp(t, t.subtract(x, t.power(x, -1)))),
+    "1 / (1 / x)": lambda t, x: t.power(t.power(x, -1), -1),
+    "cos(x) sin(x) / sin(2 x)": lambda t, x: t.multiply(
+        t.multiply(t.power(t.function("sin", t.scale(2, x)), -1), t.function("sin", x)), t.function("cos", x)
+    ),
+    "step of sqrt(x)^2 + 1": lambda t, x: t.multiply(x, t.step(plus(t, t.power(t.power(x, HALF), 2), 1), 0)),
+    "max(sqrt(x)^2, -1)": lambda t, x: t.maximum(t.power(t.power(x, HALF), 2), t.constant(-1)),
+    "max(log(x) - log(x) + 1, 0)": lambda t, x: t.maximum(
+        plus(t, t.subtract(t.function("log", x), t.function("log", x)), 1), t.constant(0)
+    ),
+    "x + atan(1 / x)": lambda t, x: t.add(x, t.function("atan", t.power(x, -1))),
+    "x + atan(1 / (x - 1/3))": lambda t, x: t.add(x, t.function("atan", t.power(plus(t, x, -Fraction(1, 3)), -1))),
+    "x + tanh(1 / x) / 4": lambda t, x: t.sum([(ONE, x), (Fraction(1, 4), t.tanh(t.power(x, -1)))]),
+    "sigmoid(x + 1 / |x|)": lambda t, x: t.function("sigmoid", t.add(x, t.power(t.absolute(x), -1))),
+    "erf(1 / x)": lambda t, x: t.function("erf", t.power(x, -1)),
+    "1 / (1 + exp(1 / x))": lambda t, x: t.power(plus(t, exp(t, t.power(x, -1)), 1), -1),
+    "atan(x^2 / (x + x))": lambda t, x: t.function("atan", t.divide(t.power(x, 2), t.add(x, x))),
+    "max(-x, x + atan(1 / x))": lambda t, x: t.maximum(t.scale(-1, x), t.add(x, t.function("atan", t.power(x, -1)))),
+    "|x| + atan(1 / |x|)": lambda t, x: t.add(t.absolute(x), t.function("atan", t.power(t.absolute(x), -1))),
+}
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_no_bound_across_what_is_not_defined(name: str) -> None:
+    assert found(HOLES[name]).upper == math.inf
+    assert found(HOLES[name], -0.5, 2.0).upper == math.inf
+
+
+def test_powers_merge_where_the_base_is_not_negative() -> None:
+    tape = Tape()
+    x = tape.variable()
+    for base in (
+        tape.absolute(x),
+        exp(tape, x),
+        plus(tape, tape.power(x, 2), 1),
+        tape.add(tape.absolute(x), tape.power(x, 4)),
+        tape.maximum(x, tape.constant(0)),
+        tape.function("softplus", x),
+    ):
+        root = tape.power(base, HALF)
+        assert tape.multiply(root, root) == tape.power(root, 2) == base
+        assert tape.subtract(root, root) == tape.constant(0)
+
+
+def test_a_lower_bound_counts_only_where_the_function_is_defined() -> None:
+    slope = found(lambda t, x: t.function("exp", t.scale(-1, t.power(t.power(x, HALF), 2))), -5.0, 2.0)
+    assert slope.lower <= 1.0  # e^-x for x >= 0, nothing for x < 0
+    assert found(lambda t, x: t.function("softplus", t.scale(-1, t.power(t.power(x, HALF), 2)))).lower <= 0.5
+
+
+def test_branches_that_are_not_taken_may_be_undefined() -> None:
+    def build(t: Tape, x: int) -> int:
+        return t.select(plus(t, t.step(x, 0), -HALF), t.function("log", plus(t, x, 1)), x)
+
+    assert found(build).upper == 1.0
 
 
 def test_constants_with_no_float_of_their_own() -> None:

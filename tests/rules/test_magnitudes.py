@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-import lipaudit.rules  # noqa: F401  registers the rules
+import lipaudit
+import lipaudit.rules
 from lipaudit.graph.capture import capture
 from lipaudit.graph.linear import CONVOLUTION
+from lipaudit.graph.node import Node, TensorInfo
 from lipaudit.graph.simplify import simplify
+from lipaudit.rules.attention import around_mean
+from lipaudit.rules.contraction import entrywise_product
 from lipaudit.rules.magnitudes import Magnitude, held, interval_of, passed, slice_norm
 from lipaudit.rules.moves import reshaped
 from lipaudit.rules.radii import Radii, broadcast
 from lipaudit.rules.registry import Effect, Settings, Status, apply_rule
+from lipaudit.rules.variance import centred_size
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 from tests.nodes import Operation
@@ -31,6 +37,9 @@ CASES = [
 ]
 RADII = (1e-2, 3.0)
 MARGIN = 1 + 1e-6
+
+
+Function = Callable[[torch.Tensor], torch.Tensor]
 
 
 def subsets(rank: int) -> list[tuple[int, ...]]:
@@ -240,3 +249,51 @@ def test_of_two_radii_that_bound_each_other_one_stays() -> None:
     radii = Radii.of((1, 3, 4), {(1, 2): 2.0, (0, 1, 2): 2.0, (): 5.0})
     assert radii.sharpest().total.upper == pytest.approx(2)
     assert len(radii.sharpest().logs) == 1
+
+
+NOT_FINITE = {
+    "NaN": torch.tensor([[0.5, math.nan], [1.0, 2.0]], dtype=torch.float64),
+    "infinity": torch.tensor([[0.5, math.inf], [1.0, 2.0]], dtype=torch.float64),
+    "minus infinity": torch.tensor([[-math.inf, 0.0], [1.0, 2.0]], dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("name", NOT_FINITE)
+def test_a_centre_that_is_not_finite_says_nothing(name: str) -> None:
+    centre = NOT_FINITE[name]
+    unknown = Magnitude(Radii.of((2, 2), {(): 1.0}), Interval(), lambda: centre)
+    assert unknown.around_centre is None
+    for axes in ((), (1,), (0, 1)):
+        assert unknown.centre_size(axes).upper == math.inf
+        assert unknown.size(axes).upper == math.inf
+        assert centred_size(unknown, axes).upper == math.inf
+    held = Magnitude(Radii.of((2, 2), {(): 1.0}), Interval(-3.0, 3.0), lambda: centre)
+    assert held.largest.upper == pytest.approx(3.0)
+    assert centred_size(held, (0, 1)).upper == pytest.approx(6.0)
+    assert held.least(lambda interval: Bracket.exact(interval.high)).upper == pytest.approx(3.0)
+    assert around_mean(held)[0].upper == pytest.approx(3 * math.sqrt(2))
+    assert around_mean(held)[1] is None
+    other = Magnitude(Radii.of((2, 2), {(): 1.0}), Interval(-1.0, 1.0), lambda: torch.zeros(2, 2, dtype=torch.float64))
+    product = entrywise_product((2, 2), (2, 2), (2, 2))
+    node = Node("p", "aten.mul.Tensor", {}, (TensorInfo((2, 2), torch.float32),))
+    assert product.radii(node, unknown, other).total.upper == math.inf
+
+
+CANCELLED: dict[str, Function] = {
+    "atan": lambda x: torch.atan(x * x / (x + x)) * torch.sigmoid(x),
+    "sigmoid": lambda x: torch.sigmoid(x * x / (x + x)) * x.clamp(-1, 1),
+    "two gates": lambda x: torch.tanh(x * x / (x + x)) * torch.sigmoid((x / (x.abs() + 0.7)).abs()).flip(1),
+    "roots": lambda x: torch.tanh(x.sqrt() * x.sqrt()) * torch.sigmoid(x).flip(1),
+    "softmax": lambda x: torch.softmax(x * x / (x + x), 1) * torch.tanh(x),
+}
+
+
+@pytest.mark.parametrize("name", CANCELLED)
+def test_products_around_what_is_not_defined_have_no_bound(name: str) -> None:
+    class Gate(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return CANCELLED[name](x)
+
+    domains: list[dict[str, Any]] = [{}, {"domain": "ball", "around": torch.zeros(1, 2), "radius": 0.5}]
+    for options in domains:
+        assert lipaudit.audit(Gate(), {"x": (1, 2)}, **options).network.status == "unbounded"
