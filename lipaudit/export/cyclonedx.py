@@ -17,6 +17,7 @@ from lipaudit.export.json_text import json_text, well_formed
 from lipaudit.export.settings import SPEC_VERSIONS
 from lipaudit.report.display import shape_text
 from lipaudit.report.domains import described, place
+from lipaudit.report.held_text import shown
 from lipaudit.report.record import AuditReport
 from lipaudit.report.summary import headline
 
@@ -106,6 +107,7 @@ def _properties(report: AuditReport) -> list[dict[str, str]]:
     }
     found = [{"name": f"lipaudit:{key}", "value": str(value)} for key, value in values.items() if value is not None]
     inputs = [{"name": f"lipaudit:input:{name}", "value": shape_text(shape)} for name, shape in shapes.items()]
+    inputs += [{"name": f"lipaudit:fixed:{name}", "value": shown(value)} for name, value in settings.fixed.items()]
     rows = [
         {"name": f"lipaudit:{layer.status}", "value": f"{layer.name} ({layer.op})"}
         for layer in report.layers

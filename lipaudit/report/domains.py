@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lipaudit.escaping import printable
 from lipaudit.report.display import shape_text
+from lipaudit.report.held_text import shown
 from lipaudit.report.record import AuditReport, DomainRecord, SettingsRecord
 
 _UNITS = {"pixels": ", in pixels in [0, 1]", "input": ", in the network's own input"}
@@ -37,7 +38,21 @@ def described(report: AuditReport) -> str:
         parts.append(f"resized to {shape_text(report.model.input_shape[2:])}")
     if in_pixels and report.model.preprocessing is not None:
         parts.append(_normalisation(report.model.preprocessing))
+    if settings.fixed:
+        parts.append(f"with {held(settings)}")
     return ", ".join(parts)
+
+
+def held(settings: SettingsRecord) -> str:
+    """The inputs that are held at a value, and at which; the first few of them.
+
+    >>> from lipaudit.report.record import HeldInput
+    >>> held(SettingsRecord(fixed={"rate": HeldInput((), "int", 16000)}))
+    'rate held at 16000'
+    """
+    parts = [printable(f"{name} held at {shown(value)}") for name, value in list(settings.fixed.items())[:3]]
+    left = len(settings.fixed) - len(parts)
+    return " and ".join(parts + ([f"{left} more held"] if left else []))
 
 
 def pixels_are_the_input(report: AuditReport) -> bool:

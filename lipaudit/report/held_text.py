@@ -15,6 +15,8 @@ def shown(held: HeldInput | None) -> str:
     """
     if held is None:
         return "not held"
+    if held.dtype == "none":
+        return "none"
     if held.sha256 is not None:
         return f"{'x'.join(map(str, held.shape)) or 'a single'} numbers of {held.dtype} (SHA-256 {held.sha256[:12]})"
     return str(value_of(held))[:60]

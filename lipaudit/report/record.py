@@ -136,7 +136,7 @@ class HeldInput:
     """The value that an input is held at: a constant of the audit.
 
     ``value`` is the number where every entry is that number, or nested lists of up to 16 entries; anything longer has the ``sha256`` of
-    its bytes instead. ``dtype`` is a type of tensors, or of Python: ``int``, ``float``, ``bool``, ``none`` (which has no value).
+    its bytes instead. ``dtype`` is a type of tensors, or of Python: ``int``, ``float``, ``bool``, ``str``, ``none`` (which has no value).
     """
 
     shape: tuple[int, ...]

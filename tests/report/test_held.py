@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,10 @@ from torch import nn
 
 import lipaudit
 from lipaudit.errors import UsageError
+from lipaudit.export.cyclonedx import render as cyclonedx
+from lipaudit.export.html import render as html
+from lipaudit.export.huggingface import update_card
+from lipaudit.report import markdown
 from lipaudit.report.diff import diff_reports
 from lipaudit.report.held import held_inputs
 from lipaudit.report.record import AuditReport
@@ -84,3 +89,12 @@ def test_a_diff_says_that_one_number_fills_another_size() -> None:
     found = diff_reports(holding(mask=torch.ones(1, 8)), holding(mask=torch.ones(1, 9)))
     assert any("mask has the same value, as 1x8 of float32 before and 1x9 of float32 after" in n for n in found.notes)
     assert not any("held input" in n for n in diff_reports(holding(mask=None), holding(mask=None)).notes)
+
+
+def test_every_rendering_says_what_is_held() -> None:
+    report = holding(rate=16000, ids=torch.arange(40))
+    said = "rate held at 16000 and ids held at 40 numbers of int64 \\(SHA-256"
+    for text in (str(report), markdown.render(report), update_card("", report), html(report), cyclonedx(report)):
+        assert re.search(said, " ".join(text.split()))
+    assert "lipaudit:fixed:rate" in cyclonedx(report)
+    assert "<dt>rate held at</dt><dd><bdi>16000</bdi></dd>" in html(report)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lipaudit.export.html.markup import definitions
 from lipaudit.report.display import shape_text
 from lipaudit.report.domains import described
+from lipaudit.report.held_text import shown
 from lipaudit.report.record import AuditReport, ModelRecord
 
 
@@ -42,6 +43,9 @@ def _settings(report: AuditReport) -> Iterable[tuple[str, object]]:
     yield "dtype", settings.dtype
     yield "device", settings.device
     yield "seed", settings.seed
+    yield "seed of frozen random numbers", "" if settings.freeze_random is None else settings.freeze_random
+    for name, value in settings.fixed.items():
+        yield f"{name} held at", shown(value)
 
 
 def _environment(report: AuditReport) -> Iterable[tuple[str, object]]:
