@@ -12,7 +12,7 @@ import torch
 
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit import __version__
-from lipaudit.checked_types import check_model, check_radius, check_shape
+from lipaudit.checked_types import channels, checks_arguments
 from lipaudit.errors import CaptureError, GraphError, UsageError
 from lipaudit.frontends import LoadedModel
 from lipaudit.frontends.domains import (
@@ -72,6 +72,7 @@ from lipaudit.wording import names_arguments
 
 
 @names_arguments
+@checks_arguments
 def audit(
     model: Network | str,
     input_shape: InputShape | None = None,
@@ -160,9 +161,6 @@ def audit(
     >>> report.network.status, 4 <= report.network.upper_bound <= 4.004
     ('finite', True)
     """
-    check_model(model)
-    check_shape(input_shape)
-    check_radius(radius)
     check_settings(tol, device, seed, freeze_random)
     check_weights(model, weights)
     published = find_requested(method, iterations)
@@ -175,12 +173,10 @@ def audit(
         check_pair_file(os.fspath(save_pair), lower_bound)
     if structure and published is not None:
         raise UsageError("structure computes no norms: leave out the method (--method)")
-    if cache is not None and not os.fspath(cache):
-        raise UsageError("the cache (--cache) is a folder, and its name is empty: leave it out, or name one")
     store = None if cache is None or structure or published is not None else NormStore(Path(cache).expanduser())
     request = DomainRequest(domain, around, radius)
     clock = Clock()
-    means, stds = _numbers(mean), _numbers(std)
+    means, stds = channels("mean", mean), channels("std", std)
     check_normalisation(means, stds, request)
     with allowed_memory(max_memory):
         loaded = open_model(model, input_shape, weights, arch, structure, fix)
@@ -267,6 +263,7 @@ def audit(
 
 
 @names_arguments
+@checks_arguments
 def compare(
     model: Network | str,
     input_shape: InputShape | None = None,
@@ -305,8 +302,6 @@ def compare(
     >>> found.layers[0].figures[0].below_lower_bound, found.methods[0].violations
     (False, 0)
     """
-    check_model(model)
-    check_shape(input_shape)
     check_settings(tol, device, seed)
     check_weights(model, weights)
     if time_limit is not None and not (is_number(time_limit) and 0 < time_limit < math.inf):
@@ -336,12 +331,6 @@ def compare(
             environment=environment(),
             notes=(*loaded.notes, *remarks(network.graph), *weights_without_rows(network.simple)),
         )
-
-
-def _numbers(values: float | Sequence[float] | None) -> tuple[float, ...] | None:
-    if isinstance(values, int | float):
-        return (float(values),)
-    return None if values is None else tuple(float(v) for v in values)
 
 
 def _other_domains(found: Propagation, region: Domain, loaded: LoadedModel) -> list[Domain]:

@@ -112,6 +112,10 @@ class CaptureError(LipauditError):
     """The model was loaded but its computation graph cannot be captured, or its input size is rejected."""
 
 
+class NoTensorError(CaptureError):
+    """A network runs and returns no tensor: it has no output to bound."""
+
+
 class MethodError(LipauditError):
     """A published method is not defined for the operator at hand."""
 

@@ -21,6 +21,7 @@ from lipaudit.errors import (
     LipauditError,
     ModelLoadError,
     NonFiniteWeightsError,
+    NoTensorError,
     UsageError,
 )
 from lipaudit.frontends import LoadedModel, load
@@ -148,8 +149,23 @@ def captured(loaded: LoadedModel, place: torch.device, structure: bool = False, 
     """The network as a graph; ``structure`` fills the places of weights that were never read, ``freeze`` seeds what computes weights."""
     inputs = zero_inputs(loaded, place)
     graph = graph_of(loaded.module, inputs, freeze)
+    _check_read(graph, loaded.unnamed)
     recognised = recognise(fill(graph) if structure else graph)
     return Captured(inputs, graph, recognised, fold(recognised))
+
+
+def _check_read(graph: Graph, unnamed: Sequence[str]) -> None:
+    """Refuse an input that only fits into the ``**`` of forward and that nothing reads: its name is wrong."""
+    for name in _unread(graph):
+        if name in unnamed:
+            raise UsageError(
+                f"the network does not read the input {name!r}, which forward takes among its further keywords (**) only: check the name"
+            )
+
+
+def _unread(graph: Graph) -> list[str]:
+    read = {ref.name for node in graph for ref in node.refs} | set(graph.outputs)
+    return [name for name in graph.inputs if name not in read]
 
 
 def _shapes(input_shape: InputShape | None) -> dict[str, tuple[int, ...]] | None:
@@ -199,7 +215,7 @@ def zero_inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Te
             name: torch.zeros(shape, dtype=loaded.input_dtypes.get(name, torch.float32), device=device)
             for name, shape in loaded.input_shapes.items()
         }
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, OverflowError) as error:
         shapes = ", ".join(f"{name}: {shape}" for name, shape in loaded.input_shapes.items())
         raise UsageError(
             f"an input of this size does not fit into memory ({shapes}): give a smaller --input"
@@ -218,6 +234,8 @@ def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int 
         if found is not None:
             raise CaptureError(f"an operation was decomposed wrongly: {found}")
         return pieces
+    except NoTensorError:
+        raise
     except CaptureError as error:
         return decompose(layers_by_hooks(module, inputs, error), has_rule)
 
@@ -295,6 +313,8 @@ def remarks(graph: Graph) -> list[str]:
             "The network was not captured: the rows are the layers that ran on an input of zeros, each by itself, and "
             "nothing is claimed for the network."
         )
+    if len(graph.inputs) > 1 or not graph.outputs:
+        found += [f"The network does not read its input {name!r}: no output depends on it." for name in _unread(graph)]
     if graph.constant_outputs:
         found.append(f"{graph.constant_outputs} output(s) do not depend on the input and are left out.")
     if len(graph.outputs) > 1:

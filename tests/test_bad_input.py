@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
+import timm
 import torch
+import torchvision
 from safetensors.torch import save_file
 from torch import nn
 
 from lipaudit.cli import main
+from lipaudit.cli.group import cli
 from sample_models.models import digits_resnet
 
 SAMPLE = Path(__file__).parents[1] / "sample_models" / "digits_resnet.onnx"
@@ -147,6 +151,8 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (no_picture, 2, ["cat.png", "no image", "PNG or JPEG"]),
         (other_tensor, 2, ["(1, 3, 16, 16)", "(1, 1, 16, 16)"]),
         (two_inputs, 2, ["one input", "has 2"]),
+        (given("audi", "X"), 2, ["no verb 'audi'", "lipaudit audit"]),
+        (given("dif", "a", "b"), 2, ["no verb 'dif'", "lipaudit diff"]),
         (given("nowhere.onnx", "--method", "sedghi2018"), 2, ["sedghi2018", "sedghi2019"]),
         (given("nowhere.onnx", "--method", "ryu2019", "--iterations", "0"), 2, ["--iterations"]),
         (given("nowhere.onnx", "--method", "ryu2019", "--iterations", "1" + 20 * "0"), 2, ["--iterations", "1000000"]),
@@ -210,3 +216,8 @@ def test_a_cache_that_is_no_folder_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "--cache" in error
     assert main([model, "--cache", ""]) == 2
     assert "an empty text names no folder" in capsys.readouterr().err
+
+
+def test_no_model_of_a_registry_is_taken_for_a_misspelt_verb() -> None:
+    names = [*torchvision.models.list_models(), *timm.list_models(pretrained=True), *timm.list_models()]
+    assert not [name for name in names if get_close_matches(name, cli.commands, 1, cutoff=0.8)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -25,7 +27,7 @@ NET = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()).eval()
             {},
             r"give it with input_shape, for example input_shape=\(3, 224, 224\) .* input_shape=\{'input': \(1, 10\)\}",
         ),
-        ({"input_shape": (3, 8, 8, 8)}, r"batch axis, input_shape=\{'NAME': \(1, 3, 8, 8, 8\)\}"),
+        ({"input_shape": (3, 8, 8, 8)}, r"a batch axis of 1 in front, input_shape=\(1, 3, 8, 8, 8\)"),
         ({"input_shape": (1, 8, 8), "domain": "ball"}, r"give around=IMAGE and radius=R$"),
         ({"input_shape": (1, 8, 8), "mean": [0, 0], "std": [1, 1, 1]}, r"mean has 2 numbers and std has 3:"),
         ({"input_shape": (1, 8, 8), "mean": 0, "std": 0}, r"std=0: pixels are divided"),
@@ -54,7 +56,15 @@ def test_options_without_an_argument_stay() -> None:
     ("model", "shape", "message"),
     [
         (NET, torch.zeros(1, 1, 8, 8), r"input_shape is a tensor: .* input_shape=\(1, 8, 8\)"),
+        (NET, torch.zeros(1, 8, 8), r"input_shape is a tensor: .* input_shape=\(1, 8, 8\)"),
+        (nn.Linear(4, 2), torch.zeros(5, 4), r"input_shape is a tensor: .* input_shape=\(1, 4\)"),
         (NET, {"input": torch.zeros(1, 1, 8, 8)}, r"input_shape\['input'\] is a tensor: .*\(1, 1, 8, 8\)"),
+        (NET, 10**30, "more numbers than any memory holds"),
+        (
+            NET,
+            (4, 1, 8, 8),
+            r"a batch, put 1 in its place, input_shape=\(1, 1, 8, 8\); .* input_shape=\(1, 4, 1, 8, 8\)",
+        ),
         (NET, (1, 8.5, 8), r"input_shape is \(1, 8.5, 8\): pass positive integers"),
         (NET, (1, -8, 8), "pass positive integers"),
         (NET, (True, 8, 8), "pass positive integers"),
@@ -70,6 +80,59 @@ def test_wrong_types_get_a_sentence(model: Any, shape: Any, message: str) -> Non
     for function in (lipaudit.audit, lipaudit.compare):
         with pytest.raises(UsageError, match=message):
             function(model, shape)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mean": "a,b", "std": "a"}, "mean is 'a,b': pass a number, or one per channel"),
+        ({"mean": [[0.5]], "std": 1}, r"mean is \[\[0.5\]\]: pass a number"),
+        ({"cache": True}, "cache is the name of a file or folder, not True"),
+        ({"save_pair": 3, "lower_bound": True}, "save_pair is the name of a file or folder, not 3"),
+        ({"fix": {"input": 10**30}}, "an integer that no tensor holds"),
+        ({"structure": "no"}, "structure is True or False, not 'no'"),
+        ({"lower_bound": "yes"}, "lower_bound is True or False, not 'yes'"),
+        ({"absolute_paths": 1}, "absolute_paths is True or False, not 1"),
+        ({"progress": 3}, "progress is a function"),
+        ({"arch": NET}, r"arch is a network \(Sequential\): load the file into it .* pass it as model"),
+        ({"arch": nn.Linear}, "arch is a type: name an architecture"),
+        ({"weights": NET.state_dict()}, r"weights is a mapping, .*load_state_dict\) and pass that as model"),
+        ({"weights": 3}, "weights is an int: pass a tag"),
+    ],
+)
+def test_every_argument_of_a_wrong_type_gets_a_sentence(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        lipaudit.audit("sd.pt" if {"arch", "weights"} & set(arguments) else NET, (1, 8, 8), **arguments)
+
+
+def test_paths_numbers_and_devices_of_any_package_are_taken() -> None:
+    sample = Path(__file__).parents[1] / "sample_models" / "digits_resnet.onnx"
+    assert lipaudit.audit(sample, structure=True).model.spec.endswith("digits_resnet.onnx")
+    plain = lipaudit.audit(NET, (1, 8, 8), tol=0.01, domain="ball", around=torch.zeros(1, 1, 8, 8), radius=1.0)
+    other = lipaudit.audit(
+        NET,
+        (np.int64(1), np.int32(8), 8),
+        tol=torch.tensor(0.01, dtype=torch.float64),  # type: ignore[arg-type]
+        domain="ball",
+        around=torch.zeros(1, 1, 8, 8),
+        radius=torch.tensor(1.0),  # type: ignore[arg-type]
+        seed=np.int64(0),  # type: ignore[arg-type]
+        device=torch.device("cpu"),  # type: ignore[arg-type]
+    )
+    assert (other.network, other.settings) == (plain.network, plain.settings)
+
+
+def test_normalisations_as_arrays_and_tensors() -> None:
+    def pixels(mean: Any, std: Any) -> float | None:
+        return lipaudit.audit(NET, (1, 8, 8), domain="pixels", mean=mean, std=std).network.upper_bound
+
+    assert pixels(np.array([0.5]), torch.tensor(0.25)) == pixels((np.float32(0.5),), [0.25]) == pixels(0.5, 0.25)
+
+
+def test_reports_are_read_from_text() -> None:
+    for kind in (lipaudit.AuditReport, lipaudit.Comparison, lipaudit.ReportDiff):
+        with pytest.raises(UsageError, match=r"read from its JSON text \(str or bytes\), not from dict"):
+            kind.from_json({})  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("radius", ["x", -1, 0, float("nan"), True])

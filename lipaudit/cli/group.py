@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 from click.shell_completion import CompletionItem
@@ -32,7 +33,7 @@ from lipaudit.cli.terminal import (
     say,
     tolerate_any_character,
 )
-from lipaudit.errors import OutputError
+from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet.interrupts import raise_remembered, remembered
 from lipaudit.wording import command_line
 
@@ -70,8 +71,16 @@ class _AuditByDefault(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "-h", "--help", "--version"):
+            if not ctx.resilient_parsing:
+                self._refuse_misspelt(args[0])
             args = ["audit", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_misspelt(self, word: str) -> None:
+        """Refuse a word that is nearly a verb; no model of a registry has such a name, and files and factories have a . or :."""
+        near = get_close_matches(word, self.commands, 1, cutoff=0.8)
+        if near:
+            raise UsageError(f"there is no verb {word!r}: did you mean `lipaudit {near[0]}`?")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Verbs and models."""

@@ -66,10 +66,6 @@ def perform(task: Task) -> Entry:
             return _audited(task)
     except LipauditError as error:
         return _failed(task, str(error), error.exit_code)
-    except SystemExit as error:
-        return _failed(
-            task, f"the code of {task.spec} ended Python with sys.exit({error.code!r})", ModelLoadError.exit_code
-        )
     except Exception as error:
         if is_out_of_memory(error):
             return _failed(task, str(OutOfMemoryError()), OutOfMemoryError.exit_code)

@@ -92,6 +92,8 @@ def _checked(name: str, value: object) -> object:
         raise UsageError(f"the fixed input {name!r} is a sparse, quantised or empty (meta) tensor: give a plain one")
     if numbers is not None and numbers.is_floating_point() and bool(torch.isnan(numbers).any()):
         raise UsageError(f"the fixed input {name!r} holds NaN: no bound exists with it")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise UsageError(f"the fixed input {name!r} is an integer that no tensor holds: give one within 64 bits")
     if isinstance(value, float) and math.isnan(value):
         raise UsageError(f"the fixed input {name!r} is NaN: no bound exists with it")
     return value
@@ -172,7 +174,7 @@ def _tensor(name: str, value: object) -> torch.Tensor:
 def _tensor_of(name: str, value: Any) -> torch.Tensor:
     try:
         return torch.tensor(value)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         reason = str(error).splitlines()[0][:200]
         raise UsageError(f"the value of the fixed input {name!r} is no tensor ({reason})") from None
 

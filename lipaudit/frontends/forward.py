@@ -23,11 +23,15 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of a ``forward`` by name, in order, and whether it takes further ones by position (``*``) or name (``**``)."""
+    """The arguments of a ``forward`` by name, in order, and whether it takes further ones by position (``*``) or name (``**``).
+
+    ``collecting`` are the names under which it has those.
+    """
 
     parameters: Mapping[str, inspect.Parameter]
     more_positions: bool
     more_names: bool
+    collecting: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, module: nn.Module) -> Arguments:
@@ -40,7 +44,8 @@ class Arguments:
         kinds = {p.kind for p in found.values()}
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         named = {name: p for name, p in found.items() if p.kind not in variadic}
-        return cls(named, variadic[0] in kinds, variadic[1] in kinds)
+        collecting = tuple(name for name in found if name not in named)
+        return cls(named, variadic[0] in kinds, variadic[1] in kinds, collecting)
 
     @property
     def required(self) -> list[str]:
@@ -55,6 +60,16 @@ class Arguments:
         """
         known = [*self.parameters, *([_UNNAMED] if self.more_positions and not self.required else [])]
         unknown = [name for name in (*fixed, *requested) if name not in known]
+        for name in unknown:
+            if name in self.collecting:
+                raise UsageError(
+                    f"the model has no input named {name!r}: forward collects further arguments under it (* or **); "
+                    + (
+                        f"its inputs are {', '.join(map(repr, known))}"
+                        if known
+                        else "wrap the model in a module that names its inputs"
+                    )
+                )
         if unknown and not self.more_names:
             raise UsageError(
                 f"the model has no input named {unknown[0]!r}; its inputs are {', '.join(map(repr, known)) or 'none'}"
@@ -171,6 +186,7 @@ class Bound:
     input_shapes: dict[str, Shape]
     input_dtypes: dict[str, torch.dtype]
     fixed: dict[str, object]
+    unnamed: tuple[str, ...] = ()
 
 
 def bind_inputs(
@@ -187,9 +203,11 @@ def bind_inputs(
     kind = dtype or next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     wanted = dict(requested or {})
     held = {name: as_argument(name, value, kind, wanted.pop(name, None)) for name, value in fixed.items()}
-    names = Arguments.of(module).inputs([name for name in wanted if name], list(held))
+    arguments = Arguments.of(module)
+    names = arguments.inputs([name for name in wanted if name], list(held))
     short = wanted.get("", ()) if default is None and len(names) == 1 else ()
     if (full := shape_by_first_layer(module, short)) is not None:
         wanted = {names[0]: full}
     shapes = resolve_shapes(wanted, dict.fromkeys(names, default))
-    return Bound(called_with(module, names, held), shapes, dict.fromkeys(names, kind), held)
+    unnamed = tuple(name for name in names if name not in (*arguments.parameters, _UNNAMED))
+    return Bound(called_with(module, names, held), shapes, dict.fromkeys(names, kind), held, unnamed)

@@ -113,6 +113,7 @@ def _load_factory(
         weights=origin,
         notes=notes,
         fixed=bound.fixed,
+        unnamed=bound.unnamed,
     )
 
 

@@ -24,6 +24,7 @@ class LoadedModel:
     ``spec`` is what the user typed, ``source`` the frontend (``torchvision``, ``timm``, ``onnx``, ``pt2``, ``checkpoint``,
     ``factory``, ``module``). ``input_shapes`` maps input names to full shapes with a batch axis of 1, in positional order.
     ``weights`` says where the numbers came from (a tag such as ``IMAGENET1K_V2``, a file name, ``random``).
+    ``unnamed`` are inputs that ``forward`` does not name and takes among its further keywords (``**``).
     ``fixed`` are the inputs that are held at a value, ``unheld`` integer ones for whose every value the global bound holds.
     ``file_sha256`` is the hash of the model file where there is one. ``node_names`` maps module paths to the names that the file itself
     uses (ONNX node names), ``module_paths`` to the paths that the modules had where the file was exported, as far as it tells them;
@@ -44,3 +45,4 @@ class LoadedModel:
     notes: tuple[str, ...] = ()
     fixed: Mapping[str, object] = field(default_factory=dict)
     unheld: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()

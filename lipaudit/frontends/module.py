@@ -48,4 +48,5 @@ def wrap_module(
         input_dtypes=bound.input_dtypes,
         weights="as given",
         fixed=bound.fixed,
+        unnamed=bound.unnamed,
     )

@@ -47,8 +47,9 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
         )
     if requested[0] != 1:
         raise UsageError(
-            f"the shape {_show(requested)}{where} starts with {requested[0]}, a batch of {requested[0]}, but a bound is about "
-            f"one sample: write the full shape with 1 for the batch axis, --input {label}:1,{','.join(map(str, requested))}"
+            f"the shape {_show(requested)}{where} starts with {requested[0]}, and a bound is about one sample: "
+            f"where this is a batch, put 1 in its place, {_typed((1, *requested[1:]), name)}; where it is none, put a batch axis of 1 in "
+            f"front, {_typed((1, *requested), name)}"
         )
     return requested
 
@@ -101,6 +102,10 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
                 f"image, or --input {name or 'NAME'}:1,10 for any full shape with a batch axis of 1"
             )
     return shapes
+
+
+def _typed(shape: Shape, name: str) -> str:
+    return f"--input {name}{':' if name else ''}{','.join(map(str, shape))}"
 
 
 def _show(shape: Shape) -> str:

@@ -82,6 +82,7 @@ def load_timm(
         weights=origin,
         notes=notes,
         fixed=bound.fixed,
+        unnamed=bound.unnamed,
     )
 
 

@@ -127,6 +127,7 @@ def _described(
         weights=weights,
         file_sha256=digest,
         fixed=bound.fixed,
+        unnamed=bound.unnamed,
     )
 
 

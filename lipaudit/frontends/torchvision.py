@@ -93,6 +93,7 @@ def load_torchvision(
         weights=origin,
         notes=tuple(notes),
         fixed=bound.fixed,
+        unnamed=bound.unnamed,
     )
 
 

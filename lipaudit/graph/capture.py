@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from lipaudit.errors import CaptureError, GraphError
+from lipaudit.errors import CaptureError, GraphError, NoTensorError, is_out_of_memory
 from lipaudit.graph.agreement import disagreement
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.constant_errors import MOVES
@@ -110,6 +110,15 @@ def _advice(error: Exception) -> str:
     if "when training" in text:
         return "it normalises with the statistics of a batch, and a bound is about one sample"
     return "check the input size (--input), or report the model"
+
+
+def _refused(target: torch._ops.OpOverload, error: Exception) -> str:
+    """Why an operation cannot run on constants, which export takes for tensors of any value."""
+    reason = (str(error).strip().splitlines() or ["no message"])[0]
+    return (
+        f"the network itself fails at {target}, whatever its input: {type(error).__name__}: {reason}; check the values of inputs that are "
+        "held (--fix: token ids within the vocabulary) and the input sizes (--input: a sequence no longer than its positions)"
+    )
 
 
 class _Reader:
@@ -204,7 +213,12 @@ class _Reader:
         bound = bind(target, args, kwargs)
         if is_constant(target, bound):
             self.computes = self.computes or str(target) not in MOVES
-            return evaluated(target, bound, node.meta.get("val"), self.precise, self.frozen)
+            try:
+                return evaluated(target, bound, node.meta.get("val"), self.precise, self.frozen)
+            except (IndexError, ValueError, RuntimeError) as error:
+                if is_out_of_memory(error):
+                    raise
+                raise CaptureError(_refused(target, error)) from error
         return self._append(node, str(target), {name: _argument(value) for name, value in bound.items()})
 
     def _append(self, node: torch.fx.Node, op: str, arguments: Mapping[str, Argument]) -> Any:
@@ -244,8 +258,12 @@ class _Reader:
             if isinstance(known, Ref):
                 outputs.append(known.name)
                 names.append(name)
-            else:
+            elif isinstance(known, Constant):
                 constants += 1
+        if not outputs and not constants:
+            raise NoTensorError(
+                "forward returns no tensor, so that there is no output to bound: let it return its result"
+            )
         return outputs, names, constants
 
     def _output_names(self, count: int) -> list[str]:

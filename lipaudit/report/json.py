@@ -106,6 +106,8 @@ def _outcome(entry: Any) -> AuditReport | Failure:
 
 def parsed(text: str | bytes, what: str) -> Any:
     """The value of a JSON text; a :class:`~lipaudit.errors.UsageError` says that it is no ``what``."""
+    if not isinstance(text, str | bytes | bytearray):
+        raise UsageError(f"a {what} is read from its JSON text (str or bytes), not from {type(text).__name__}")
     try:
         return json.loads(text, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:  # no JSON, no text, numbers or nesting without measure

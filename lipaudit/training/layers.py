@@ -29,6 +29,7 @@ from lipaudit.opening import graph_of, zero_inputs
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Place, places_of, read
 from lipaudit.training.scales import Scale, Unreadable, Use, find_scales
+from lipaudit.user_code import exit_is_an_error
 
 InputShape = Sequence[int] | Mapping[str, Sequence[int]]
 Targets = float | Mapping[str, float | None]
@@ -77,6 +78,8 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
         CaptureError: if it does not run on the input.
         ModelLoadError: if it has no weights yet; NonFiniteWeightsError: if they are not finite.
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is a network, an nn.Module made by its class, not {str(model)[:80]}")
     if not has_values(model) or any(is_lazy(p) for p in model.parameters()):
         raise ModelLoadError("the model has no weights yet (meta device or lazy modules): load them, or run it once")
     found: dict[object, Layer] = {}
@@ -166,9 +169,10 @@ def _graph(model: nn.Module, input_shape: InputShape) -> Graph:
             f"the shape of an input is C x H x W, a full shape with a batch axis of 1, or one such shape per name, not {input_shape!r}"
         )
     shapes = input_shape if isinstance(input_shape, Mapping) else {"": input_shape}
-    loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})
-    place = next((p.device for p in model.parameters()), torch.device("cpu"))
-    return graph_of(model, zero_inputs(loaded, place))
+    with exit_is_an_error(model):
+        loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})
+        place = next((p.device for p in model.parameters()), torch.device("cpu"))
+        return graph_of(model, zero_inputs(loaded, place))
 
 
 @contextmanager

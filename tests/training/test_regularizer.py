@@ -145,6 +145,12 @@ def test_targets_that_do_not_fit(net: Small, target: object, message: str) -> No
         LipschitzRegularizer(net, (1, 8, 8), target=target)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("model", [Small, "resnet18", None])
+def test_what_is_no_network_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"the model is a network, an .* made by its class"):
+        LipschitzRegularizer(model, (1, 8, 8))
+
+
 def test_a_schedule_counts_calls_or_the_given_steps(net: Small) -> None:
     seen: list[int] = []
     schedule = Schedule(4)
