@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from lipaudit.graph.interpret import evaluate
+from lipaudit.graph.interpret import evaluate_together
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import Replacement, substitute
 from lipaudit.graph.scalar import NotElementaryError, Tape, Term
@@ -75,12 +75,7 @@ class Elementwise:
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """The function at every entry of ``x``, in its dtype."""
-        known: dict[str, torch.Tensor | tuple[torch.Tensor, ...]] = {self.source: x}
-        for node in self.nodes:
-            known[node.name] = evaluate(node, known, x.dtype)
-        result = known[self.nodes[-1].name]
-        assert isinstance(result, torch.Tensor)
-        return result
+        return evaluate_together(self.nodes, {self.source: x})
 
 
 def _tape(program: Program) -> tuple[Tape, int]:

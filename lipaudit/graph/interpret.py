@@ -7,7 +7,7 @@ booleans stay. This is the real-arithmetic function of the stored weights up to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -106,6 +106,17 @@ def evaluate(node: Node, values: Mapping[str, Value], dtype: torch.dtype | None 
             f"node {node.name} ({node.op}) gave shapes {shapes}, not {tuple(o.shape for o in node.outputs)}"
         )
     return value
+
+
+def evaluate_together(nodes: Sequence[Node], sources: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The last of some nodes that compute one tensor from the ``sources``, in the dtype of the first of these."""
+    known: dict[str, Value] = dict(sources)
+    dtype = next(iter(sources.values())).dtype
+    for node in nodes:
+        known[node.name] = evaluate(node, known, dtype)
+    result = known[nodes[-1].name]
+    assert isinstance(result, torch.Tensor)
+    return result
 
 
 def _plan(graph: Graph, kept: Iterable[str]) -> tuple[set[str], dict[str, list[str]]]:

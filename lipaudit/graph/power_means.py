@@ -23,7 +23,7 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.expressions import number
-from lipaudit.graph.interpret import Value, evaluate
+from lipaudit.graph.interpret import Value, evaluate, evaluate_together
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.rewrite import Replacement, Steps, substitute
 from lipaudit.graph.spellings import CASTS, VIEWS
@@ -51,12 +51,7 @@ class PowerMean:
 
     def evaluate(self, *tensors: torch.Tensor) -> torch.Tensor:
         """The mean, in the dtype of its operands."""
-        known: dict[str, Value] = dict(zip(self.sources, tensors, strict=True))
-        for node in self.nodes:
-            known[node.name] = evaluate(node, known, tensors[0].dtype)
-        result = known[self.nodes[-1].name]
-        assert isinstance(result, torch.Tensor)
-        return result
+        return evaluate_together(self.nodes, dict(zip(self.sources, tensors, strict=True)))
 
 
 def recognise_power_means(graph: Graph) -> Graph:

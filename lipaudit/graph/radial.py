@@ -21,7 +21,7 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.expressions import number
-from lipaudit.graph.interpret import Value, evaluate
+from lipaudit.graph.interpret import evaluate_together
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.normalizations import NORMALIZATION, Normalization
 from lipaudit.graph.rewrite import Replacement, substitute
@@ -48,12 +48,7 @@ class Radial:
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """The function of ``x``, in its dtype."""
-        known: dict[str, Value] = {self.source: x}
-        for node in self.nodes:
-            known[node.name] = evaluate(node, known, x.dtype)
-        result = known[self.nodes[-1].name]
-        assert isinstance(result, torch.Tensor)
-        return result
+        return evaluate_together(self.nodes, {self.source: x})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.expressions import number
-from lipaudit.graph.interpret import Value, evaluate
+from lipaudit.graph.interpret import evaluate_together
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.rewrite import Replacement, substitute
 from lipaudit.graph.spellings import VIEWS
@@ -49,12 +49,7 @@ class ResponseNorm:
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """The normalised tensor, in the dtype of ``x``."""
-        known: dict[str, Value] = {self.source: x}
-        for node in self.nodes:
-            known[node.name] = evaluate(node, known, x.dtype)
-        result = known[self.nodes[-1].name]
-        assert isinstance(result, torch.Tensor)
-        return result
+        return evaluate_together(self.nodes, {self.source: x})
 
 
 def recognise_response_norms(graph: Graph) -> Graph:
