@@ -219,7 +219,7 @@ def test_the_bare_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> 
         (["net", "--mean", "0.5,,", "--std", "1"], "'0.5,,' is no list of numbers such as 0.485,0.456,0.406"),
         (["net", "--mean", "0", "--std", "0"], "none may be 0"),
         (["net", "--mean", "nan", "--std", "1"], "every number must be finite"),
-        (["net", "--mean", "0,0", "--std", "1,1,1"], "--mean has 2 and --std 3 numbers"),
+        (["net", "--mean", "0,0", "--std", "1,1,1"], "--mean has 2 numbers and --std has 3: give one per channel"),
     ],
 )
 def test_a_wrong_request_is_one_line_on_stderr_before_any_audit(
