@@ -17,6 +17,7 @@ from lipaudit.graph.interpret import interpret
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import simplify
 from lipaudit.rules import slopes
+from tests.graph.networks import OfOneInput
 from tests.graph.test_activations import Many
 
 Function = Callable[[Tensor], Tensor]
@@ -53,22 +54,13 @@ FINITE: dict[str, tuple[Function, float]] = {
 }
 
 
-class Plain(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 @pytest.fixture(scope="module")
 def bounds() -> dict[str, tuple[str, float | None]]:
     return {name: audited(function) for name, (function, _) in FINITE.items()}
 
 
 def audited(function: Function, **options: object) -> tuple[str, float | None]:
-    network = lipaudit.audit(Plain(function), input_shape={"x": (1, 6)}, **options).network  # type: ignore[arg-type]
+    network = lipaudit.audit(OfOneInput(function), input_shape={"x": (1, 6)}, **options).network  # type: ignore[arg-type]
     return network.status, network.upper_bound
 
 
@@ -114,7 +106,7 @@ JUMPING = {
 @pytest.mark.parametrize("name", JUMPING)
 def test_reasons(name: str) -> None:
     function, reason = JUMPING[name]
-    report = lipaudit.audit(Plain(function), input_shape={"x": (1, 6)})
+    report = lipaudit.audit(OfOneInput(function), input_shape={"x": (1, 6)})
     assert report.network.status == "unbounded"
     assert any(reason in (layer.reason or "") for layer in report.layers)
 
@@ -159,10 +151,10 @@ STEPS: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_rounding_only_where_the_type_hides_them(name: str) -> None:
-    report = lipaudit.audit(Plain(STEPS[name]), input_shape={"x": (1, 6)})
+    report = lipaudit.audit(OfOneInput(STEPS[name]), input_shape={"x": (1, 6)})
     assert (report.network.status, report.network.rigor) == ("finite", "numerical")
     assert any("is below float32 rounding" in layer.note for layer in report.layers)
-    module = nn.Sequential(nn.Linear(6, 6), Plain(STEPS[name])).double()
+    module = nn.Sequential(nn.Linear(6, 6), OfOneInput(STEPS[name])).double()
     wide = lipaudit.audit(module, input_shape={"input": (1, 6)})
     assert wide.network.status == "unbounded"
     assert any("jumps by" in (layer.reason or "") for layer in wide.layers)
@@ -195,7 +187,7 @@ KEPT: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_stays(name: str) -> None:
-    graph = simplify(capture(Plain(KEPT[name]), {"x": torch.zeros(1, 6)}))
+    graph = simplify(capture(OfOneInput(KEPT[name]), {"x": torch.zeros(1, 6)}))
     assert ELEMENTWISE not in {n.op for n in graph}
 
 

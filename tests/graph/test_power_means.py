@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor
 
 import lipaudit
 from lipaudit.graph.capture import capture
@@ -17,6 +17,7 @@ from lipaudit.graph.power_means import POWER_MEAN
 from lipaudit.graph.radial import RADIAL
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import simplify
+from tests.graph.networks import OfOneInput
 
 IMAGE = (1, 4, 6, 6)
 FILTERS = torch.rand(5, 6, generator=torch.Generator().manual_seed(0))
@@ -52,19 +53,10 @@ FORMS: dict[str, tuple[Function, tuple[int, ...], float]] = {
 }  # fmt: skip
 
 
-class Plain(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 @pytest.mark.parametrize("name", FORMS)
 def test_constants(name: str) -> None:
     function, shape, constant = FORMS[name]
-    network = lipaudit.audit(Plain(function), input_shape={"x": shape}).network
+    network = lipaudit.audit(OfOneInput(function), input_shape={"x": shape}).network
     assert network.status == "finite"
     assert constant * (1 - 1e-12) <= (network.upper_bound or 0) <= constant * (1 + 1e-6)
     generator, found = torch.Generator().manual_seed(1), 0.0
@@ -83,7 +75,7 @@ def test_constants(name: str) -> None:
 @pytest.mark.parametrize("name", FORMS)
 def test_recognised_and_equal_in_value(name: str) -> None:
     function, shape, _ = FORMS[name]
-    graph = capture(Plain(function), {"x": torch.zeros(shape)})
+    graph = capture(OfOneInput(function), {"x": torch.zeros(shape)})
     found = recognise(graph)
     assert sum(n.op in (POWER_MEAN, RADIAL) for n in found) == 1
     x = {"x": torch.randn(shape, generator=torch.Generator().manual_seed(2))}
@@ -106,11 +98,11 @@ OTHERS: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_norm_stays(name: str) -> None:
-    graph = simplify(capture(Plain(OTHERS[name]), {"x": torch.zeros(IMAGE)}))
+    graph = simplify(capture(OfOneInput(OTHERS[name]), {"x": torch.zeros(IMAGE)}))
     assert POWER_MEAN not in {n.op for n in graph}
 
 
 def test_two_tensors_join_by_squares() -> None:
     function: Function = lambda x: torch.sqrt(torch.tanh(x) ** 2 + torch.sin(x) ** 2)  # noqa: E731
-    network = lipaudit.audit(Plain(function), input_shape={"x": IMAGE}).network
+    network = lipaudit.audit(OfOneInput(function), input_shape={"x": IMAGE}).network
     assert network.upper_bound == pytest.approx(2**0.5)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import lipaudit
 from lipaudit.graph.capture import capture
@@ -15,6 +15,7 @@ from lipaudit.graph.interpret import interpret
 from lipaudit.graph.radial import RADIAL
 from lipaudit.graph.recognise import recognise
 from lipaudit.graph.simplify import simplify
+from tests.graph.networks import OfOneInput
 
 SHAPE = (1, 3, 5)
 Function = Callable[[Tensor], Tensor]
@@ -48,19 +49,10 @@ FORMS: dict[str, tuple[Function, float]] = {
 }  # fmt: skip
 
 
-class Plain(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 @pytest.mark.parametrize("name", FORMS)
 def test_constants(name: str) -> None:
     function, constant = FORMS[name]
-    network = lipaudit.audit(Plain(function), input_shape={"x": SHAPE}).network
+    network = lipaudit.audit(OfOneInput(function), input_shape={"x": SHAPE}).network
     assert network.rigor == "certified"
     assert constant * (1 - 1e-7) <= (network.upper_bound or 0) <= constant * (1 + 1e-6)
     generator, found = torch.Generator().manual_seed(1), 0.0
@@ -74,7 +66,7 @@ def test_constants(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_recognised_and_equal_in_value(name: str) -> None:
-    graph = capture(Plain(FORMS[name][0]), {"x": torch.zeros(SHAPE)})
+    graph = capture(OfOneInput(FORMS[name][0]), {"x": torch.zeros(SHAPE)})
     found = recognise(graph)
     assert [n.op for n in found][1:] == [RADIAL]
     x = {"x": torch.randn(SHAPE, generator=torch.Generator().manual_seed(2))}
@@ -98,7 +90,7 @@ OTHERS: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_stays(name: str) -> None:
-    graph = simplify(capture(Plain(OTHERS[name]), {"x": torch.zeros(SHAPE)}))
+    graph = simplify(capture(OfOneInput(OTHERS[name]), {"x": torch.zeros(SHAPE)}))
     assert graph.outputs[0] not in {n.name for n in graph if n.op == RADIAL}
 
 
@@ -114,7 +106,7 @@ SOFTMAX: dict[str, Function] = {
 
 @pytest.mark.parametrize("name", SOFTMAX)
 def test_softmax(name: str) -> None:
-    module = Plain(SOFTMAX[name])
+    module = OfOneInput(SOFTMAX[name])
     found = recognise(graph := capture(module, {"x": torch.zeros(SHAPE)}))
     assert [n.op for n in found][1:] == ["aten.softmax.int"]
     x = {"x": torch.randn(SHAPE, generator=torch.Generator().manual_seed(2))}
@@ -135,5 +127,5 @@ NO_SOFTMAX: dict[str, Function] = {
 @pytest.mark.parametrize("name", NO_SOFTMAX)
 def test_what_is_no_softmax(name: str) -> None:
     assert "aten.softmax.int" not in {
-        n.op for n in recognise(capture(Plain(NO_SOFTMAX[name]), {"x": torch.zeros(SHAPE)}))
+        n.op for n in recognise(capture(OfOneInput(NO_SOFTMAX[name]), {"x": torch.zeros(SHAPE)}))
     }
