@@ -14,6 +14,7 @@ from torch import nn
 
 from lipaudit.errors import UsageError
 from lipaudit.frontends.fixed import Fixed, as_argument
+from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes, shape_by_first_layer
 
 # for a forward that names none of its arguments
@@ -187,6 +188,20 @@ class Bound:
     input_dtypes: dict[str, torch.dtype]
     fixed: dict[str, object]
     unnamed: tuple[str, ...] = ()
+
+    def loaded(self, *, spec: str, source: str, weights: str, **more: Any) -> LoadedModel:
+        """The module as a loaded model; ``more`` are its further fields."""
+        return LoadedModel(
+            module=self.module,
+            spec=spec,
+            source=source,
+            input_shapes=self.input_shapes,
+            input_dtypes=self.input_dtypes,
+            weights=weights,
+            fixed=self.fixed,
+            unnamed=self.unnamed,
+            **more,
+        )
 
 
 def bind_inputs(

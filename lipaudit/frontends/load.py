@@ -104,16 +104,11 @@ def _load_factory(
         origin, notes = weights, ()
     module.eval()
     bound = bind_inputs(module, input_shapes, fixed)
-    return LoadedModel(
-        module=bound.module,
+    return bound.loaded(
         spec=spec.text,
         source="factory",
-        input_shapes=bound.input_shapes,
-        input_dtypes=bound.input_dtypes,
         weights=origin,
         notes=notes,
-        fixed=bound.fixed,
-        unnamed=bound.unnamed,
     )
 
 

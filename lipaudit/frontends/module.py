@@ -40,13 +40,8 @@ def wrap_module(
         if "train" in vars(module):  # the module of an exported program, which has no modes any more
             check_evaluation(module.graph.nodes, spec)
     bound = bind_inputs(module, input_shapes, fixed)
-    return LoadedModel(
-        module=bound.module,
+    return bound.loaded(
         spec=spec,
         source="module",
-        input_shapes=bound.input_shapes,
-        input_dtypes=bound.input_dtypes,
         weights="as given",
-        fixed=bound.fixed,
-        unnamed=bound.unnamed,
     )

@@ -72,17 +72,12 @@ def load_timm(
     if configuration.get("mean") and configuration.get("std"):
         preprocessing = Preprocessing(tuple(configuration["mean"]), tuple(configuration["std"]))
     bound = bind_inputs(module, input_shapes, fixed, default, dtype)
-    return LoadedModel(
-        module=bound.module,
+    return bound.loaded(
         spec=spec,
         source="timm",
-        input_shapes=bound.input_shapes,
-        input_dtypes=bound.input_dtypes,
         preprocessing=preprocessing,
         weights=origin,
         notes=notes,
-        fixed=bound.fixed,
-        unnamed=bound.unnamed,
     )
 
 

@@ -118,16 +118,11 @@ def _described(
     if hasattr(script, "training"):  # a frozen module has no modes
         script.eval()
     bound = bind_inputs(TorchScript(script), input_shapes, fixed)
-    return LoadedModel(
-        module=bound.module,
+    return bound.loaded(
         spec=spec,
         source=source,
-        input_shapes=bound.input_shapes,
-        input_dtypes=bound.input_dtypes,
         weights=weights,
         file_sha256=digest,
-        fixed=bound.fixed,
-        unnamed=bound.unnamed,
     )
 
 

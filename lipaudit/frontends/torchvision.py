@@ -83,17 +83,12 @@ def load_torchvision(
         notes.append("A detection model: its backbone is audited, without the heads and the selection of boxes.")
     module.eval()
     bound = bind_inputs(module, input_shapes, fixed, default, dtype)
-    return LoadedModel(
-        module=bound.module,
+    return bound.loaded(
         spec=spec,
         source="torchvision",
-        input_shapes=bound.input_shapes,
-        input_dtypes=bound.input_dtypes,
         preprocessing=preprocessing,
         weights=origin,
         notes=tuple(notes),
-        fixed=bound.fixed,
-        unnamed=bound.unnamed,
     )
 
 
