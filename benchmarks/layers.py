@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lipaudit.graph.linear import CONVOLUTION
-from lipaudit.opening import captured, open_model, placed
-from lipaudit.spectral.content import content_key
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.auditing.open import captured, open_model, placed
+from lipaudit.graph.passes.linear import CONVOLUTION
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.fingerprint import content_key
 
 
 @dataclass(frozen=True)

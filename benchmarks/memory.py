@@ -18,11 +18,11 @@ import timm  # noqa: F401  imported by name resolution, and no part of loading
 import torchvision  # noqa: F401
 
 from benchmarks.coverage import reset_peak_memory
-from lipaudit.graph.linear import Dense
-from lipaudit.opening import captured, open_model, placed
-from lipaudit.spectral.convolution import convolution_norm
-from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.gram import spectral_norm
+from lipaudit.auditing.open import captured, open_model, placed
+from lipaudit.graph.passes.linear import Dense
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.matrix.gram import spectral_norm
 
 SHOWN = 3
 _T = TypeVar("_T")

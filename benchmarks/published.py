@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import lipaudit.spectral.published  # noqa: F401  registers the methods
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.registry import Options, find_method, measure
 
 PAPER = "delattre2023"

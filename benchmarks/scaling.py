@@ -26,8 +26,8 @@ from torch import nn
 import lipaudit
 from benchmarks.published import PAPER, figure
 from benchmarks.timing import Call, take_turns
-from lipaudit.spectral.convolution import convolution_norm
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import convolution_norm
 
 OURS, AUDIT = "lipaudit", "whole audit"
 AXES: dict[str, tuple[int, ...]] = {

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 import lipaudit
+from lipaudit.auditing.open import Captured, captured, placed
+from lipaudit.formats.render import Layout
 from lipaudit.frontends import LoadedModel, load
 from lipaudit.network.domain import GLOBAL
-from lipaudit.network.extents import Extents
+from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.opening import Captured, captured, placed
-from lipaudit.report.render import Layout
-from lipaudit.rules.registry import Settings
-from lipaudit.spectral.norms import CertifiedNorms
+from lipaudit.rules.rule import Settings
+from lipaudit.spectral.oracle import CertifiedNorms
 
 NETWORKS = ("timm:test_resnet", "timm:test_vit")
 

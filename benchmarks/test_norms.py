@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from lipaudit.spectral.convolution import convolution_norm
-from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.gram import spectral_norm
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.matrix.gram import spectral_norm
 
 TOL = 1e-3
 # upper / lower of layers with zero padding: the upper end is the supremum over all frequencies, the lower end knows of the border

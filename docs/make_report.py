@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.markdown import cell, page, prose
-from lipaudit.report.schema import load_schema
+from lipaudit.records.schema import load_schema
 
 PAGE = Path(__file__).with_name("report.md")
 # heading, where the object stands in a report, and its place in the schema

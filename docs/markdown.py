@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lipaudit.report.markdown import escape
+from lipaudit.formats.markdown import escape
 
 
 def prose(text: str) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lipaudit.version import __version__
+
 if TYPE_CHECKING:
     from lipaudit.api import audit, compare
-    from lipaudit.diffing import diff
-    from lipaudit.report.comparison import Comparison
-    from lipaudit.report.diff import ReportDiff
-    from lipaudit.report.record import AuditReport
+    from lipaudit.auditing.diff import diff
+    from lipaudit.records.comparison import Comparison
+    from lipaudit.records.diff import ReportDiff
+    from lipaudit.records.report import AuditReport
     from lipaudit.spectral.bracket import Bracket
-    from lipaudit.spectral.convolution import conv_norm
-    from lipaudit.spectral.gram import spectral_norm
+    from lipaudit.spectral.convolution.norm import conv_norm
+    from lipaudit.spectral.matrix.gram import spectral_norm
 
-__version__ = "0.1.0"
 __all__ = [
     "AuditReport",
     "Bracket",
@@ -33,13 +34,13 @@ __all__ = [
 _HOMES = {
     "audit": "lipaudit.api",
     "compare": "lipaudit.api",
-    "diff": "lipaudit.diffing",
-    "Comparison": "lipaudit.report.comparison",
-    "ReportDiff": "lipaudit.report.diff",
-    "AuditReport": "lipaudit.report.record",
+    "diff": "lipaudit.auditing.diff",
+    "Comparison": "lipaudit.records.comparison",
+    "ReportDiff": "lipaudit.records.diff",
+    "AuditReport": "lipaudit.records.report",
     "Bracket": "lipaudit.spectral.bracket",
-    "conv_norm": "lipaudit.spectral.convolution",
-    "spectral_norm": "lipaudit.spectral.gram",
+    "conv_norm": "lipaudit.spectral.convolution.norm",
+    "spectral_norm": "lipaudit.spectral.matrix.gram",
 }
 
 

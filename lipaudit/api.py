@@ -11,31 +11,18 @@ from pathlib import Path
 import torch
 
 import lipaudit.rules  # noqa: F401  registers every rule
-from lipaudit import __version__
-from lipaudit.checked_types import channels, checks_arguments
-from lipaudit.errors import CaptureError, GraphError, UsageError
-from lipaudit.frontends import LoadedModel
-from lipaudit.frontends.domains import (
+from lipaudit.auditing.argument_types import channels, checks_arguments
+from lipaudit.auditing.assemble import domain_record, layer_records, network_record
+from lipaudit.auditing.domain import (
     DomainRequest,
     check_normalisation,
     override_preprocessing,
     pixels_of,
     resolve_domain,
 )
-from lipaudit.frontends.memory import allowed_memory
-from lipaudit.frontends.methods import OURS, find_compared, find_requested, requested_norms
-from lipaudit.frontends.module import Network
-from lipaudit.graph.node import Graph
-from lipaudit.graph.placeholders import has_values
-from lipaudit.network.comparison import compare_methods
-from lipaudit.network.diameter import output_diameter
-from lipaudit.network.domain import GLOBAL, Domain
-from lipaudit.network.extents import Extents
-from lipaudit.network.lower import measured_lower_bound
-from lipaudit.network.measured import Pair
-from lipaudit.network.pair_file import check_pair_file, write_pair
-from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
-from lipaudit.opening import (
+from lipaudit.auditing.held_inputs import held_inputs
+from lipaudit.auditing.method import OURS, find_compared, find_requested, requested_norms
+from lipaudit.auditing.open import (
     Clock,
     InputShape,
     captured,
@@ -49,26 +36,39 @@ from lipaudit.opening import (
     remarks,
     timestamp,
 )
-from lipaudit.report.assemble import domain_record, layer_records, network_record
-from lipaudit.report.comparison import (
+from lipaudit.auditing.structure import layers_without_figures, network_without_figures
+from lipaudit.auditing.structure import note as structure_note
+from lipaudit.errors import CaptureError, GraphError, UsageError
+from lipaudit.frontends import LoadedModel
+from lipaudit.frontends.memory import allowed_memory
+from lipaudit.frontends.module import Network
+from lipaudit.graph.capture.unweighted import has_values
+from lipaudit.graph.node import Graph
+from lipaudit.network.diameter import output_diameter
+from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.lower_bound import measured_lower_bound
+from lipaudit.network.magnitudes import Extents
+from lipaudit.network.method_comparison import compare_methods
+from lipaudit.network.pair_file import check_pair_file, write_pair
+from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
+from lipaudit.network.stretch import Pair
+from lipaudit.option_names import names_arguments
+from lipaudit.records.comparison import (
     Comparison,
     ComparisonSettings,
     layer_comparisons,
     method_comparisons,
     weights_without_rows,
 )
-from lipaudit.report.held import held_inputs
-from lipaudit.report.local_paths import without_folders
-from lipaudit.report.methods import is_refuted
-from lipaudit.report.record import AuditReport, NetworkRecord, SettingsRecord
-from lipaudit.report.structure import layers_without_figures, network_without_figures
-from lipaudit.report.structure import note as structure_note
-from lipaudit.rules.registry import Settings, Status
-from lipaudit.spectral.beforehand import KnownNorms, Progress
-from lipaudit.spectral.norms import Norms, UnknownNorms
+from lipaudit.records.report import AuditReport, NetworkRecord, SettingsRecord
+from lipaudit.rules.rule import Settings, Status
+from lipaudit.spectral.cache import NormStore
+from lipaudit.spectral.oracle import Norms, UnknownNorms
+from lipaudit.spectral.precompute import KnownNorms, Progress
 from lipaudit.spectral.published.registry import Options
-from lipaudit.spectral.store import NormStore
-from lipaudit.wording import names_arguments
+from lipaudit.text.local_paths import without_folders
+from lipaudit.text.method import is_refuted
+from lipaudit.version import __version__
 
 
 @names_arguments

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,8 +17,8 @@ from benchmarks.layers import load_layers
 from benchmarks.published import PAPER
 from lipaudit.spectral.bracket import Bracket
 from tests.models.cifar_resnet20 import ResNet20
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 DEPTHWISE = "timm:test_efficientnet"  # a small network with kernels of 1 x 1, of 3 x 3, and with groups
 
 

@@ -17,7 +17,8 @@ import yaml
 from pre_commit.clientlib import load_manifest
 
 from lipaudit.cli import main
-from tests.docs_commands import ROOT, copy_of_the_samples, environment
+from tests.docs.commands import copy_of_the_samples, environment
+from tests.places import ROOT
 
 FOLDER = ROOT / ".github" / "actions" / "lipaudit"
 ACTION: dict[str, Any] = yaml.safe_load((FOLDER / "action.yml").read_text(encoding="utf-8"))

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from pathlib import Path
 
 import pytest
 
 import lipaudit
 from lipaudit.cli import cli
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -44,7 +43,7 @@ def test_wheel_holds_the_whole_package_and_nothing_else(wheel):
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == sources
 
 
-@pytest.mark.parametrize("name", ["lipaudit/py.typed", "lipaudit/report/schemas/report-1.0.schema.json"])
+@pytest.mark.parametrize("name", ["lipaudit/py.typed", "lipaudit/records/schemas/report-1.0.schema.json"])
 def test_wheel_holds_the_data_files(wheel, name):
     assert name in wheel.namelist()
 

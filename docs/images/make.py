@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 import lipaudit
-from lipaudit.export.html import render
-from lipaudit.export.plot import draw
-from tests.export.browser import Browser, find_browser
+from lipaudit.formats.html import render
+from lipaudit.formats.plot import draw
+from tests.formats.browser import Browser, find_browser
 
 _FOLDER = Path(__file__).parent
 # the part of the page from the top of one element to the bottom of another, and whether it is shown dark

@@ -48,10 +48,10 @@ from lipaudit.cli.terminal import (
 )
 from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
-from lipaudit.report.failure import Failure
+from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
-    from lipaudit.report.record import AuditReport
+    from lipaudit.records.report import AuditReport
 
 _OPTIONS = with_options(
     input_option,
@@ -199,8 +199,8 @@ def audit(
     --models-from, --jobs, --cluster or a record (-o FILE.jsonl) make it the audit of a fleet: models are audited side by side, a
     summary has one row for each, and one that fails, or crashes, stops none of the others.
     """
-    from lipaudit.report.render import Layout
-    from lipaudit.report.write import check_no_model, check_writable
+    from lipaudit.files import check_no_model, check_writable
+    from lipaudit.formats.render import Layout
 
     debug: bool = ctx.find_root().obj.debug
     form = format_of(ctx, form, output)
@@ -280,7 +280,7 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
 
 def _files_read(output: Path, specs: Sequence[str], options: dict[str, Any]) -> list[str]:
     """The files that the audits read and ``output`` must not replace."""
-    from lipaudit.fleet.content import read_where
+    from lipaudit.fleet.input_files import read_where
 
     return [name for spec in specs for name in read_where(output, spec, options)]
 
@@ -320,7 +320,7 @@ def _check_domain(options: dict[str, Any]) -> None:
     if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
         return
     import_frameworks()
-    from lipaudit.frontends.domains import DomainRequest, check_normalisation
+    from lipaudit.auditing.domain import DomainRequest, check_normalisation
 
     request = DomainRequest(options["domain"], options["around"], options["radius"])
     check_normalisation(options["mean"], options["std"], request)
@@ -333,6 +333,6 @@ def _check_method(options: dict[str, Any]) -> None:
     if options["structure"]:
         raise UsageError("--structure computes no norms: leave out --method and --iterations")
     import_frameworks()
-    from lipaudit.frontends.methods import find_requested
+    from lipaudit.auditing.method import find_requested
 
     find_requested(options["method"], options["iterations"])

@@ -92,7 +92,7 @@ def compare(
 
     `lipaudit methods` lists the methods.
     """
-    from lipaudit.report.write import check_no_model, check_writable
+    from lipaudit.files import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
     shape = format_of(ctx, form, output)
@@ -102,7 +102,7 @@ def compare(
         check_writable(file)
         with shielded(debug, quiet):
             import_frameworks()
-            from lipaudit.fleet.content import read_where
+            from lipaudit.fleet.input_files import read_where
 
             check_no_model(file, read_where(file, model, options))
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
@@ -110,7 +110,7 @@ def compare(
         with shielded(debug, quiet):
             with delayed():
                 from lipaudit.api import compare as run_comparison
-                from lipaudit.report.comparison_text import RENDERINGS
+                from lipaudit.formats.comparison import RENDERINGS
 
             text = RENDERINGS[shape](run_comparison(model, **options, progress=progress))
     finally:

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from lipaudit.cli.terminal import import_frameworks, shielded
 from lipaudit.errors import OutputError
-from lipaudit.report.write import write_whole
+from lipaudit.files import write_whole
 
 
 def complete_model(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -14,8 +14,8 @@ from lipaudit.cli.terminal import deliver, say
 from lipaudit.errors import UsageError
 
 if TYPE_CHECKING:
-    from lipaudit.report.diff import ReportDiff
-    from lipaudit.report.record import AuditReport
+    from lipaudit.records.diff import ReportDiff
+    from lipaudit.records.report import AuditReport
 
 
 def _growth(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -80,10 +80,10 @@ def diff(
     BEFORE and AFTER are files that `lipaudit MODEL --format json -o FILE` wrote, or records of fleets (-o FILE.jsonl), of which
     --model picks a report.
     """
-    from lipaudit.diffing import diff as diff_reports
-    from lipaudit.export.html.diff import render as render_html
-    from lipaudit.report.diff_text import renderings
-    from lipaudit.report.write import check_no_model, check_writable
+    from lipaudit.auditing.diff import diff as diff_reports
+    from lipaudit.files import check_no_model, check_writable
+    from lipaudit.formats.diff import renderings
+    from lipaudit.formats.html.diff import render as render_html
 
     shape = format_of(ctx, form, output)
     file = None if output == Path("-") else output
@@ -107,8 +107,8 @@ def _read(path: Path, wanted: str | None, quiet: bool) -> AuditReport:
 
 def _judge(found: ReportDiff, after: Path, network: float | None, layers: float | None, quiet: bool) -> int:
     """The exit code that a diff deserves, explained on stderr."""
-    from lipaudit.report.diff_gate import growth_problem, growth_remark, layer_growth_problem, unjudged
-    from lipaudit.report.display import names_text
+    from lipaudit.gates.diff import growth_problem, growth_remark, layer_growth_problem, unjudged
+    from lipaudit.text.numbers import names_text
 
     code = 0
     if network is not None:

@@ -13,12 +13,12 @@ from lipaudit.cli.options import debug_option, with_options
 from lipaudit.cli.saved import listed, picked, read_saved
 from lipaudit.cli.terminal import deliver, say, say_failure, worst
 from lipaudit.errors import UsageError
-from lipaudit.export.registry import FORMATS, check_ending, export_reports, find_format, format_for
-from lipaudit.export.settings import SPEC_VERSIONS, ExportSettings
-from lipaudit.report.failure import Failure
+from lipaudit.formats.registry import FORMATS, check_ending, export_reports, find_format, format_for
+from lipaudit.formats.settings import SPEC_VERSIONS, ExportSettings
+from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
-    from lipaudit.report.record import AuditReport
+    from lipaudit.records.report import AuditReport
 
 _OPTIONS = with_options(
     click.option(
@@ -81,7 +81,7 @@ def export(
     sarif, junit, markdown and html take a file of several reports, and name the models of a fleet that failed. sarif and junit say
     which gates are met, and end with the exit code of an audit that has the same gates.
     """
-    from lipaudit.report.write import check_no_model, check_writable, write_whole
+    from lipaudit.files import check_no_model, check_writable, write_whole
 
     name = name or _named(output)
     given = {"card": card, "model_index": model_index, "spec_version": spec_version}
@@ -145,7 +145,7 @@ def _refuse(ctx: click.Context, name: str, given: list[str]) -> None:
 
 
 def _updated(card: Path, reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
-    from lipaudit.export.huggingface import update_card
+    from lipaudit.formats.huggingface import update_card
 
     find_format("huggingface", reports, failures)
     try:

@@ -17,7 +17,7 @@ from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
-from lipaudit.report.failure import Failure
+from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
     from lipaudit.fleet.entry import Entry
@@ -90,8 +90,8 @@ def _requests(
 
 def _check_files(requests: list[ModelRequest], settings: dict[str, Any], fleet: FleetOptions, shown: Shown) -> None:
     """Refuse output that cannot be written, or that would replace what is read."""
-    from lipaudit.fleet.content import read_where
-    from lipaudit.report.write import check_no_model, check_writable
+    from lipaudit.files import check_no_model, check_writable
+    from lipaudit.fleet.input_files import read_where
 
     file = shown.record or shown.file
     if file is None:
@@ -205,7 +205,7 @@ def _deliver(
         for line in journal.lines(requests):
             emit(line)
     elif shown.form == "html":
-        from lipaudit.export.html import render_all
+        from lipaudit.formats.html import render_all
 
         outcomes = list(journal.outcomes(requests))
         failures = [Failure(e.spec, e.error or "", e.exit_code) for e, report in outcomes if report is None]

@@ -15,8 +15,8 @@ from lipaudit.cli.terminal import say, worst
 from lipaudit.errors import UsageError
 
 if TYPE_CHECKING:
-    from lipaudit.report.gate import Gates
-    from lipaudit.report.record import AuditReport
+    from lipaudit.gates.report import Gates
+    from lipaudit.records.report import AuditReport
 
 _FILE = "lipaudit.config"  # where the context remembers the file
 
@@ -81,7 +81,7 @@ class ChosenGates:
 
     def judge(self, report: AuditReport) -> int:
         """The exit code that a report deserves, explained on stderr."""
-        from lipaudit.report.gate import STRICT, exceeded
+        from lipaudit.gates.report import STRICT, exceeded
 
         codes = [0]
         for gate, text in exceeded(report, self.gates):
@@ -95,7 +95,7 @@ class ChosenGates:
 
     def unmet(self, report: AuditReport) -> list[str] | None:
         """The names of the gates that a report does not meet; None where there are none."""
-        from lipaudit.report.gate import exceeded
+        from lipaudit.gates.report import exceeded
 
         return [gate for gate, _ in exceeded(report, self.gates)] if self.sources else None
 
@@ -120,14 +120,14 @@ class ChosenGates:
 
     def _of_figures(self) -> list[tuple[str, str]]:
         """The gates in force that need a figure, with their sources."""
-        from lipaudit.report.gate import MAX_LAYER, MAX_LOG10_BOUND
+        from lipaudit.gates.report import MAX_LAYER, MAX_LOG10_BOUND
 
         return [(gate, self.sources[gate]) for gate in (MAX_LOG10_BOUND, MAX_LAYER) if gate in self.sources]
 
 
 def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = False) -> ChosenGates:
     """The gates among the options, which are taken out of them; a line on stderr says what comes from a file."""
-    from lipaudit.report.gate import Gates
+    from lipaudit.gates.report import Gates
 
     values = {name: options.pop(name) for name in Gates.__dataclass_fields__}
     sources, defaults = {}, []
@@ -153,7 +153,7 @@ def _shown(value: object) -> str:
 
 def given_gates(ctx: click.Context) -> list[str]:
     """The options of gates that were typed."""
-    from lipaudit.report.gate import Gates
+    from lipaudit.gates.report import Gates
 
     typed = [n for n in Gates.__dataclass_fields__ if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
     return [f"--{name.replace('_', '-')}" for name in typed]

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
-from lipaudit import __version__
 from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
 from lipaudit.cli.completion import complete_model
@@ -35,7 +34,8 @@ from lipaudit.cli.terminal import (
 )
 from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet.interrupts import raise_remembered, remembered
-from lipaudit.wording import command_line
+from lipaudit.option_names import command_line
+from lipaudit.version import __version__
 
 _EPILOG = """\b
 Examples:

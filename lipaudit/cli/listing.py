@@ -44,7 +44,7 @@ _list_format = click.option(
 def list_methods(ctx: click.Context, /, pattern: str, form: str) -> int:
     """List the methods for --method and compare, what each computes and what its figure is worth ('sedghi*')."""
     with shielded(ctx.find_root().obj.debug):
-        from lipaudit.report.method_list import find_methods, render
+        from lipaudit.catalog.methods import find_methods, render
 
         text = render(find_methods(pattern), form)
     emit(text)
@@ -59,7 +59,7 @@ def list_methods(ctx: click.Context, /, pattern: str, form: str) -> int:
 def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
     """List operations and their constants ('softmax', 'conv*')."""
     with shielded(ctx.find_root().obj.debug):
-        from lipaudit.report.rule_list import find_rules, render
+        from lipaudit.catalog.rules import find_rules, render
 
         text = render(find_rules(pattern), form)
     emit(text)
@@ -71,7 +71,7 @@ def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
 @debug_option
 def schema(several: bool) -> int:
     """Print the JSON schema of audits (the JSON of compare is another format)."""
-    from lipaudit.report.schema import schema_text, several_schema_text
+    from lipaudit.records.schema import schema_text, several_schema_text
 
     emit((several_schema_text() if several else schema_text()).rstrip("\n"))
     return 0

@@ -13,10 +13,10 @@ import click
 
 from lipaudit.cli.terminal import import_frameworks
 from lipaudit.errors import UsageError
-from lipaudit.report.suffixes import FORMS, form_of_file, suffixes
+from lipaudit.formats.suffixes import FORMS, form_of_file, suffixes
 
 Command = Callable[..., Any]
-# as in lipaudit.frontends.methods, which imports torch
+# as in lipaudit.auditing.method, which imports torch
 ITERATIONS = click.IntRange(1, 1_000_000)
 
 
@@ -194,7 +194,7 @@ def fixed_inputs(texts: tuple[str, ...]) -> dict[str, str] | None:
     if not texts:
         return None
     import_frameworks()
-    from lipaudit.frontends.fixed import parse_fix
+    from lipaudit.frontends.held_inputs import parse_fix
 
     pairs = [parse_fix(text) for text in texts]
     names = [name for name, _ in pairs]

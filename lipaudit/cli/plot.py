@@ -13,7 +13,7 @@ from lipaudit.cli.terminal import say, shielded
 from lipaudit.errors import UsageError
 
 if TYPE_CHECKING:
-    from lipaudit.report.record import AuditReport
+    from lipaudit.records.report import AuditReport
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class PlotFile:
 
     def check(self, report: Path | None, structure: bool) -> None:
         """Refuse what cannot be drawn or written, before any model is loaded; ``report`` is the file of the report."""
-        from lipaudit.export.matplotlib_ import plot_problem
-        from lipaudit.export.plot import FORMS
-        from lipaudit.report.write import check_writable
+        from lipaudit.files import check_writable
+        from lipaudit.formats.matplotlib_ import plot_problem
+        from lipaudit.formats.plot import FORMS
 
         if self.form not in FORMS:
             raise UsageError(
@@ -47,7 +47,7 @@ class PlotFile:
 
     def check_models(self, models: Sequence[str], read: Sequence[str]) -> None:
         """Refuse more than one model, and a file that the audit reads."""
-        from lipaudit.report.write import check_no_model
+        from lipaudit.files import check_no_model
 
         if len(models) > 1:
             raise UsageError(f"--plot draws one model, and these are {len(models)}; audit them one by one")
@@ -55,8 +55,8 @@ class PlotFile:
 
     def write(self, report: AuditReport, debug: bool, quiet: bool) -> None:
         """Draw the report and write the file, whole or not at all."""
-        from lipaudit.export.plot import draw
-        from lipaudit.report.write import write_whole
+        from lipaudit.files import write_whole
+        from lipaudit.formats.plot import draw
 
         with shielded(debug, quiet):
             content = draw(report, self.form)

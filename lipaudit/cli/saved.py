@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from lipaudit.cli.terminal import say
 from lipaudit.errors import UsageError
-from lipaudit.report.failure import Failure
+from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
     from lipaudit.fleet.entry import Entry
-    from lipaudit.report.record import AuditReport
+    from lipaudit.records.report import AuditReport
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def read_saved(source: str, quiet: bool = False) -> tuple[SavedModel, ...]:
     Raises :class:`~lipaudit.errors.UsageError`, which names the file, where it cannot be read or holds no reports.
     """
     from lipaudit.fleet.reading import is_record
-    from lipaudit.report.json import outcomes_from_json
+    from lipaudit.records.report_json import outcomes_from_json
 
     content = _content(source)
     try:
@@ -71,7 +71,7 @@ def only_report(models: Sequence[SavedModel], wanted: str | None, source: str) -
 
 def listed(models: Sequence[SavedModel]) -> str:
     """The first few names, and how many more there are."""
-    from lipaudit.report.display import names_text
+    from lipaudit.text.numbers import names_text
 
     return names_text([model.name for model in models])
 
@@ -105,7 +105,7 @@ def _refuse_other_files(source: str) -> None:
 
 def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, ...]:
     from lipaudit.fleet.reading import read_record
-    from lipaudit.fleet.typed import names
+    from lipaudit.fleet.typed_command import names
 
     record = read_record(content)
     if record.torn and not quiet:

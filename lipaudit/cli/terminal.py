@@ -45,7 +45,7 @@ class Progress:
     """
 
     def __init__(self, label: str) -> None:
-        from lipaudit.report.shorten import shorten_end
+        from lipaudit.text.shorten import shorten_end
 
         self.label = shorten_end(printable(label), 18)
         self.bar: Any = None
@@ -53,7 +53,7 @@ class Progress:
 
     def __call__(self, done: int, total: int, what: str) -> None:
         """Draw the bar at ``done`` of ``total``, naming what comes next."""
-        from lipaudit.report.shorten import shorten_paths
+        from lipaudit.text.shorten import shorten_paths
 
         if self.bar is None:
             self._waiting.over()
@@ -147,7 +147,7 @@ def emit(text: str) -> None:
 
 def deliver(text: str, file: Path | None, what: str, quiet: bool) -> None:
     """Data into a file, whole, which is said on stderr; to stdout without one."""
-    from lipaudit.report.write import write_whole
+    from lipaudit.files import write_whole
 
     if file is None:
         emit(text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from lipaudit.experiments.result import Shown
-from lipaudit.report.display import estimate_text, upper_text
 from lipaudit.spectral.bracket import Rigor
+from lipaudit.text.numbers import estimate_text, upper_text
 
 LEGEND = "~ marks estimates; other figures are upper bounds and rounded up"
 

@@ -4,7 +4,7 @@ The loss is the sum over the convolutions of max_i ||D_i^(N+1)||_F^(2^-N), D_i t
 real kernels), N = 6, in complex64, stride ignored, as in the paper's Algorithm 3. Three ways to its gradient:
 
 - ``autodiff``: torch differentiates the iteration and keeps every iterate;
-- ``explicit``: Proposition 4 (:mod:`lipaudit.spectral.gradient`), which keeps the symbols only;
+- ``explicit``: Proposition 4 (:mod:`lipaudit.spectral.matrix.gradient`), which keeps the symbols only;
 - ``one frequency``: :func:`lipaudit.training.spectral_norm_bound`, which searches the maximum without a graph, a chunk of frequencies at a
   time, and differentiates only the symbol at the maximising one. The gradient is the same, because the maximum passes it to one
   frequency; a 1 x 1 kernel has one symbol.
@@ -25,8 +25,8 @@ from lipaudit.experiments.live_memory import peak_bytes
 from lipaudit.experiments.models import convolutions
 from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
-from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.gradient import schatten_norm
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.matrix.gradient import schatten_norm
 from lipaudit.spectral.published.gram_iteration import schatten_norms
 from lipaudit.training import Geometry, spectral_norm_bound
 

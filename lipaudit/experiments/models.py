@@ -11,7 +11,7 @@ from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError
 from lipaudit.frontends.files import existing_file, sha256
 from lipaudit.frontends.load import load
 from lipaudit.frontends.loaded import LoadedModel
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 PAPER_WEIGHTS = "IMAGENET1K_V1"
 

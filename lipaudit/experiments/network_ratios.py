@@ -28,11 +28,11 @@ from lipaudit.experiments.models import check_weights, describe_weights, load_ne
 from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
 from lipaudit.experiments.statistics import deviation, mean
-from lipaudit.graph.capture import capture
+from lipaudit.graph.capture.export import capture
 from lipaudit.graph.node import Graph
-from lipaudit.graph.recognise import recognise
+from lipaudit.graph.passes.recognise import recognise
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.rules.registry import Settings, Status
+from lipaudit.rules.rule import Settings, Status
 from lipaudit.spectral.bracket import Bracket, Rigor, round_up
 
 METHODS: dict[str, int | None] = {

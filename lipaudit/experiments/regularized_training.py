@@ -18,7 +18,7 @@ from lipaudit.experiments.images import Images
 from lipaudit.experiments.regularizers import Bound, PublishedRegularizer, araujo, ryu, singla
 from lipaudit.experiments.residual import ResidualNetwork, without_batch_norms
 from lipaudit.experiments.statistics import median
-from lipaudit.report.record import AuditReport
+from lipaudit.records.report import AuditReport
 from lipaudit.training import LipschitzRegularizer, Schedule
 
 TARGETS = {"head": None, "*": 1.0}  # of all convolutions; the dense layer is free, as in [P]

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lipaudit.spectral import power
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution import (
+    power_iteration,
+)
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.araujo2021 import grid_bound
 from lipaudit.spectral.published.operator_power import operator_and_adjoint, random_input, rising_norms
 from lipaudit.spectral.published.reshaped import all_reshapings
@@ -33,7 +35,7 @@ def ryu(convolution: Convolution, iterations: int, generator: torch.Generator) -
     with torch.no_grad():
         image, adjoint = operator_and_adjoint(convolution)
         *_, (_, u) = rising_norms(image, adjoint, random_input(convolution, generator), iterations)
-    return _length(power.apply(convolution, u))
+    return _length(power_iteration.apply(convolution, u))
 
 
 def singla(convolution: Convolution, iterations: int, generator: torch.Generator) -> torch.Tensor:

@@ -33,7 +33,7 @@ from lipaudit.experiments.models import (
 from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
 from lipaudit.spectral.bracket import Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 METHODS: dict[str, int | None] = {
     REFERENCE: 100, REFERENCE_STRIDE_1: 100, "singla2021": 50, "araujo2021": 50, "sedghi2019": None, "delattre2023": 5, OURS: None,

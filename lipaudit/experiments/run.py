@@ -11,7 +11,7 @@ from lipaudit.experiments.device import find_device, full_precision
 from lipaudit.experiments.models import check_weights
 from lipaudit.experiments.registry import Experiment, Progress, Request, find_experiments
 from lipaudit.experiments.result import Result
-from lipaudit.export.matplotlib_ import plot_problem
+from lipaudit.formats.matplotlib_ import plot_problem
 
 
 def choose(names: Sequence[str], weights: str | None, data: Path | None = None) -> tuple[Experiment, ...]:

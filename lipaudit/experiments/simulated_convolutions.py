@@ -18,7 +18,7 @@ from lipaudit.experiments.methods import OURS, REFERENCE, figure, timed_norms
 from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
 from lipaudit.experiments.result import Result
 from lipaudit.experiments.simulated_summary import Measurement, below_table, claims, plot, sweep_tables
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 # iterations, samples or products that the paper names for this experiment
 METHODS: dict[str, int | None] = {

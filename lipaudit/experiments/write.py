@@ -12,8 +12,8 @@ from pathlib import Path
 from lipaudit.errors import OutputError
 from lipaudit.experiments.plot import draw
 from lipaudit.experiments.result import Cell, Result, Table
-from lipaudit.export.matplotlib_ import plot_problem
-from lipaudit.report.write import replacing
+from lipaudit.files import replacing
+from lipaudit.formats.matplotlib_ import plot_problem
 
 
 @contextmanager

@@ -16,13 +16,13 @@ from dataclasses import replace
 from multiprocessing import current_process
 from typing import Any
 
-from lipaudit import __version__
 from lipaudit.errors import ClusterError, ModelLoadError
-from lipaudit.fleet.content import named_files
 from lipaudit.fleet.entry import Entry
+from lipaudit.fleet.input_files import named_files
 from lipaudit.fleet.interrupts import raise_remembered
 from lipaudit.fleet.local import run_local
 from lipaudit.fleet.task import ONE_AT_A_TIME, Task, perform
+from lipaudit.version import __version__
 
 _PATIENCE = 10.0  # seconds for the scheduler to answer
 _PER_WORKER = 2  # tasks that are sent at a time, so that no worker waits for its next one

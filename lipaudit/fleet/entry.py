@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from lipaudit.report.record import AuditReport
+from lipaudit.records.report import AuditReport
 
 DONE = "done"
 FAILED = "failed"

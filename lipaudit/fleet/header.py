@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lipaudit import __version__
 from lipaudit.errors import UsageError
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
+from lipaudit.version import __version__
 
 
 def header_line(settings: dict[str, Any]) -> str:

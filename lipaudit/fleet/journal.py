@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lipaudit import __version__
 from lipaudit.errors import LipauditError, OutputError, UsageError
-from lipaudit.fleet.content import unchanged
+from lipaudit.files import replacing
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line
+from lipaudit.fleet.input_files import unchanged
 from lipaudit.fleet.lock import lock
 from lipaudit.fleet.reading import is_header
 from lipaudit.fleet.request import ModelRequest
-from lipaudit.report.record import AuditReport
-from lipaudit.report.write import replacing
+from lipaudit.records.report import AuditReport
+from lipaudit.version import __version__
 
 
 @dataclass(frozen=True)

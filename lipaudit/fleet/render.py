@@ -11,16 +11,18 @@ from typing import Any
 
 from tabulate import tabulate
 
-from lipaudit import __version__
 from lipaudit.escaping import printable
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
-from lipaudit.fleet.typed import names
-from lipaudit.report import tsv
-from lipaudit.report.display import log10_estimate_text, log10_upper_text, share_text
-from lipaudit.report.markdown import escape
-from lipaudit.report.shorten import shorten_end, shorten_paths
-from lipaudit.report.table import WIDTH
+from lipaudit.fleet.typed_command import names
+from lipaudit.formats import (
+    tsv,
+)
+from lipaudit.formats.markdown import escape
+from lipaudit.formats.table import WIDTH
+from lipaudit.text.numbers import log10_estimate_text, log10_upper_text, share_text
+from lipaudit.text.shorten import shorten_end, shorten_paths
+from lipaudit.version import __version__
 
 HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "costs most / problem")
 GATES = "gates"  # a column before the last where any gate was asked for

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lipaudit.fleet.entry import FAILED, Entry
-from lipaudit.report.display import count_text
-from lipaudit.report.record import AuditReport
-from lipaudit.report.stretching import stretching
+from lipaudit.records.report import AuditReport
+from lipaudit.records.stretching import stretching
+from lipaudit.text.numbers import count_text
 
 _ORDER = ("finite", "estimate", "unbounded", "unsupported", FAILED)
 

@@ -11,12 +11,12 @@ from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redire
 from dataclasses import dataclass, field
 from typing import Any
 
-from lipaudit import __version__
 from lipaudit.errors import LipauditError, ModelLoadError, OutOfMemoryError, UsageError, is_out_of_memory
-from lipaudit.fleet.content import external_files, named_files
 from lipaudit.fleet.entry import DONE, Entry
+from lipaudit.fleet.input_files import external_files, named_files
 from lipaudit.frontends.spec import Kind, parse_spec
-from lipaudit.wording import command_line
+from lipaudit.option_names import command_line
+from lipaudit.version import __version__
 
 _DEFECT = 70
 _TUPLES = ("input_shape", "mean", "std")
@@ -75,7 +75,7 @@ def perform(task: Task) -> Entry:
 
 def _audited(task: Task) -> Entry:
     from lipaudit.api import audit
-    from lipaudit.report.json import to_dict
+    from lipaudit.records.report_json import to_dict
 
     if task.version != __version__:
         raise UsageError(

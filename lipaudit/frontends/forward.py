@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from lipaudit.errors import UsageError
-from lipaudit.frontends.fixed import Fixed, as_argument
+from lipaudit.frontends.held_inputs import Fixed, as_argument
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes, shape_by_first_layer
 

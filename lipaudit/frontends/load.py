@@ -10,8 +10,8 @@ from lipaudit.frontends import registry
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.factory import build_from_factory
 from lipaudit.frontends.files import existing_file, sha256
-from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.forward import bind_inputs
+from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape
 from lipaudit.frontends.spec import (

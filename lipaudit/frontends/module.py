@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.forward import bind_inputs
+from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.program import check_evaluation, load_program
 from lipaudit.frontends.shapes import Shape

@@ -13,11 +13,11 @@ from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import ModelLoadError, UsageError
-from lipaudit.frontends.fixed import Fixed, as_tensor
 from lipaudit.frontends.forward import copied, view
-from lipaudit.frontends.guards import check_guards
+from lipaudit.frontends.held_inputs import Fixed, as_tensor
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes
+from lipaudit.frontends.size_conditions import check_guards
 
 _TRAINING_OPERATORS = ("batch_norm", "dropout")
 

@@ -11,11 +11,11 @@ import torch
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import sha256
-from lipaudit.frontends.fixed import NOTHING, Fixed
+from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.program import load_program
+from lipaudit.frontends.program_memory import require_room
 from lipaudit.frontends.pt2_check import checked_archive
-from lipaudit.frontends.room import require_room
 from lipaudit.frontends.shapes import Shape
 
 

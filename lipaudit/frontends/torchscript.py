@@ -19,10 +19,10 @@ from torch import nn
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import sha256
-from lipaudit.frontends.fixed import Fixed
 from lipaudit.frontends.forward import bind_inputs
+from lipaudit.frontends.held_inputs import Fixed
 from lipaudit.frontends.loaded import LoadedModel
-from lipaudit.frontends.room import require_room
+from lipaudit.frontends.program_memory import require_room
 from lipaudit.frontends.shapes import Shape
 from lipaudit.frontends.torchscript_check import check_archive
 

@@ -14,8 +14,8 @@ from torch import nn
 
 from lipaudit.errors import UsageError, WeightsUnavailableError
 from lipaudit.frontends.checkpoint import StateDict, apply_state_dict, read_state_dict
-from lipaudit.frontends.fixed import NOTHING, Fixed
 from lipaudit.frontends.forward import bind_inputs
+from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.frontends.shapes import Shape
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 
 from lipaudit.graph.node import Graph, Node
-from lipaudit.network.extents import Extents
-from lipaudit.rules.registry import find_rule
+from lipaudit.network.magnitudes import Extents
+from lipaudit.rules.rule import find_rule
 from lipaudit.spectral.bracket import Bracket
 
 _PROBABILITIES = ("aten.softmax.int", "aten._softmax.default")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.rules.radii import Radii
+from lipaudit.rules.region.radii import Radii
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 

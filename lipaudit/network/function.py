@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import torch
 
-from lipaudit.graph.interpret import interpret
+from lipaudit.graph.capture.rounding_noise import Change
+from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Graph
-from lipaudit.graph.noise import Change
 
 Point: TypeAlias = list[torch.Tensor]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lipaudit.errors import OutputError, UsageError
-from lipaudit.network.measured import Pair
+from lipaudit.network.stretch import Pair
 
 
 def check_pair_file(name: str, searched: bool) -> None:

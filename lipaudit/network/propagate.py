@@ -4,11 +4,11 @@ L(input) = 1 and, for a node with effect (c_1 ... c_k) on nodes u_1 ... u_k: L =
 where the inputs land in disjoint entries (concatenation) or one entry picks one input (maximum). So a residual block x + F(x)
 multiplies the constant by 1 + Lip F. Several network inputs are one vector: each projection has the constant 1. Constants are kept
 for disjoint parts of the input, too, and the root of the sum of their squares counts where it is smaller
-(:mod:`lipaudit.network.parts`).
+(:mod:`lipaudit.network.input_parts`).
 Several outputs: one constant each, and the root of the sum of their squares for all together.
 
 Operations whose constant depends on how large their operands are (products of data-dependent tensors) get it from the
-magnitudes on the domain in force, which are propagated alongside (:mod:`lipaudit.network.extents`). Behind an operation whose
+magnitudes on the domain in force, which are propagated alongside (:mod:`lipaudit.network.magnitudes`). Behind an operation whose
 constant is an estimate the magnitudes are estimates, and so is a constant that rests on them.
 
 A value that depends on an operation without a rule is unsupported, on one without a finite constant unbounded; the first weighs
@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node
-from lipaudit.network.extents import Extents
-from lipaudit.network.parts import disjoint_parts
-from lipaudit.rules.registry import Combination, Effect, Settings, Status, apply_rule
+from lipaudit.network.input_parts import disjoint_parts
+from lipaudit.network.magnitudes import Extents
+from lipaudit.rules.rule import Combination, Effect, Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 
 

@@ -1,73 +1,12 @@
 """One rule per operation: how much it can stretch a perturbation. Importing this package registers all of them."""
 
-from lipaudit.rules import (
-    activation,
-    arithmetic,
-    attention,
-    bivariate,
-    distances,
-    elementwise,
-    fourier,
-    gated,
-    joining,
-    linear,
-    movement,
-    moves,
-    normalization,
-    pooling,
-    power_means,
-    products,
-    radial,
-    ranges,
-    recurrent,
-    reduction,
-    repetition,
-    resize,
-    response_norm,
-    running,
-    sampling,
-    scattering,
-    singular_values,
-    softmax,
-    spreads,
-    steep,
-    steps,
-    uncaptured,
-    variance,
-)
+from __future__ import annotations
 
-__all__ = [
-    "activation",
-    "arithmetic",
-    "attention",
-    "bivariate",
-    "distances",
-    "elementwise",
-    "fourier",
-    "gated",
-    "joining",
-    "linear",
-    "movement",
-    "moves",
-    "normalization",
-    "pooling",
-    "power_means",
-    "products",
-    "radial",
-    "ranges",
-    "recurrent",
-    "reduction",
-    "repetition",
-    "resize",
-    "response_norm",
-    "running",
-    "sampling",
-    "scattering",
-    "singular_values",
-    "softmax",
-    "spreads",
-    "steep",
-    "steps",
-    "uncaptured",
-    "variance",
-]
+import pkgutil
+from importlib import import_module
+
+from lipaudit.rules import ops, region
+
+for _package in (region, ops):
+    for _module in pkgutil.iter_modules(_package.__path__):
+        import_module(f"{_package.__name__}.{_module.name}")

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch
 
 from lipaudit.graph.node import Node
-from lipaudit.rules.magnitudes import Magnitude
-from lipaudit.rules.radii import Radii
-from lipaudit.rules.registry import Effect
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.region.radii import Radii
+from lipaudit.rules.rule import Effect
 from lipaudit.spectral.bracket import Bracket
 
 

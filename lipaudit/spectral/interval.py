@@ -2,8 +2,8 @@
 
 ``f(X)`` holds f(x) for every real x of X, whatever the floating-point arithmetic of the machine did: the exact ends of sums, products,
 quotients and roots are rounded outwards correctly, those of exp, log and the like by more than the error of the C library
-(:mod:`lipaudit.spectral.directed`). An infinite end says that nothing is known on that side; where a function is not defined on all of
-an interval nothing is claimed of its values: the result is (-inf, inf).
+(:mod:`lipaudit.spectral.directed_rounding`). An infinite end says that nothing is known on that side; where a function is not defined
+on all of an interval nothing is claimed of its values: the result is (-inf, inf).
 
 Source: Moore, Kearfott, Cloud, *Introduction to Interval Analysis*, chapters 2 and 5.
 """
@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from lipaudit.spectral import directed
+from lipaudit.spectral import (
+    directed_rounding,
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Interval:
         try:
             nearest = float(value)
         except OverflowError:
-            return Interval(directed.MAX, math.inf) if value > 0 else Interval(-math.inf, -directed.MAX)
+            return (
+                Interval(directed_rounding.MAX, math.inf) if value > 0 else Interval(-math.inf, -directed_rounding.MAX)
+            )
         low = nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
         return Interval(low, nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf))
 
@@ -79,18 +83,20 @@ class Interval:
 
     def __add__(self, other: Operand) -> Interval:
         right = _operand(other)
-        return _checked(directed.add(self.low, right.low, up=False), directed.add(self.high, right.high, up=True))
+        return _checked(
+            directed_rounding.add(self.low, right.low, up=False), directed_rounding.add(self.high, right.high, up=True)
+        )
 
     def __sub__(self, other: Operand) -> Interval:
         return self + -_operand(other)
 
     def __mul__(self, other: Operand) -> Interval:
         right = _operand(other)
-        return _corners(directed.multiply, self, right)
+        return _corners(directed_rounding.multiply, self, right)
 
     def __truediv__(self, other: Operand) -> Interval:
         right = _operand(other)
-        return Interval() if right.holds(0.0) else _corners(directed.divide, self, right)
+        return Interval() if right.holds(0.0) else _corners(directed_rounding.divide, self, right)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -136,7 +142,9 @@ class Interval:
         """The square root of x >= 0."""
         if self.low < 0:
             return Interval()
-        return Interval(directed.square_root(self.low, up=False), directed.square_root(self.high, up=True))
+        return Interval(
+            directed_rounding.square_root(self.low, up=False), directed_rounding.square_root(self.high, up=True)
+        )
 
     def exp(self) -> Interval:
         """e^x."""
@@ -235,29 +243,31 @@ def _rising(
     function: Callable[[float], float], x: Interval, least: float = -math.inf, most: float = math.inf
 ) -> Interval:
     """A non-decreasing function of the C library with values between two floats."""
-    low = directed.library(function, x.low, up=False)
-    high = directed.library(function, x.high, up=True)
+    low = directed_rounding.library(function, x.low, up=False)
+    high = directed_rounding.library(function, x.high, up=True)
     return _checked(min(most, max(least, low)), max(least, min(most, high)))
 
 
 def _logarithm(function: Callable[[float], float], x: Interval, pole: float) -> Interval:
     if x.low < pole:
         return Interval()
-    low = -math.inf if x.low == pole else directed.library(function, x.low, up=False)
-    return Interval(low, -math.inf if x.high == pole else directed.library(function, x.high, up=True))
+    low = -math.inf if x.low == pole else directed_rounding.library(function, x.low, up=False)
+    return Interval(low, -math.inf if x.high == pole else directed_rounding.library(function, x.high, up=True))
 
 
 def _power(x: Interval, exponent: float) -> Interval:
     """x^p of x >= 0, or of x > 0 where p is negative."""
     if exponent == 2:
-        return _corners(directed.multiply, x, x)
+        return _corners(directed_rounding.multiply, x, x)
     if exponent == 0.5:
         return x.sqrt()
     if exponent in (-0.5, -1.0):
         return 1.0 / (x.sqrt() if exponent == -0.5 else x)
     ends = (x.low, x.high) if exponent > 0 else (x.high, x.low)
     low, high = (
-        directed.library(math.pow, end, exponent, up=up) if end and math.isfinite(end) else _limit(end, exponent)
+        directed_rounding.library(math.pow, end, exponent, up=up)
+        if end and math.isfinite(end)
+        else _limit(end, exponent)
         for end, up in zip(ends, (False, True), strict=True)
     )
     return Interval(max(0.0, low), high)
@@ -291,7 +301,7 @@ def _wave(function: Callable[[float], float], x: Interval, crest: float) -> Inte
     """sin and cos, whose crests are at (2 k + crest) pi and whose troughs are at (2 k + 1 + crest) pi."""
     if not x.largest <= _LARGEST_ANGLE:
         return Interval(-1.0, 1.0)
-    ends = [directed.library(function, end, up=up) for end in (x.low, x.high) for up in (False, True)]
+    ends = [directed_rounding.library(function, end, up=up) for end in (x.low, x.high) for up in (False, True)]
     low = -1.0 if _has_multiple(x, (crest + 1) / 2, 2 * math.pi) else max(-1.0, min(ends))
     return Interval(low, 1.0 if _has_multiple(x, crest / 2, 2 * math.pi) else min(1.0, max(ends)))
 

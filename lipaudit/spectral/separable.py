@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from lipaudit.spectral import directed
+from lipaudit.spectral import (
+    directed_rounding,
+)
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
-from lipaudit.spectral.gram import spectral_norm
+from lipaudit.spectral.matrix.gram import spectral_norm
 from lipaudit.spectral.rounding import gamma
 
 # Above this (smaller) side Gram iteration on a 1-D matrix costs more than it is worth.
@@ -109,7 +111,7 @@ def axis_norm(matrix: torch.Tensor, entry_error: float = 0.0, tol: float = 1e-3)
     slack = entry_error * float(matrix.abs().max()) * math.sqrt(row * column) * (1 + 2**-40)
     if slack == 0:
         return bracket
-    lower = directed.add(bracket.lower, -slack, up=False)
+    lower = directed_rounding.add(bracket.lower, -slack, up=False)
     return Bracket(log_down(max(lower, 0.0)), Bracket.sum((bracket, Bracket.at_most(slack))).log_upper, bracket.rigor)
 
 

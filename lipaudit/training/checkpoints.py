@@ -18,11 +18,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from lipaudit.api import audit
+from lipaudit.auditing.open import InputShape, state_dict_sha256
 from lipaudit.errors import LipauditError, OutputError, UsageError
-from lipaudit.graph.placeholders import has_values
-from lipaudit.opening import InputShape, state_dict_sha256
-from lipaudit.report.record import AuditReport
-from lipaudit.report.write import check_writable, write_whole
+from lipaudit.files import check_writable, write_whole
+from lipaudit.graph.capture.unweighted import has_values
+from lipaudit.records.report import AuditReport
 from lipaudit.training.history import add_line, failure_line, read_lines, report_line
 from lipaudit.training.wrappers import undisturbed, unwrapped
 

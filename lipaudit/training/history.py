@@ -6,11 +6,11 @@ from pathlib import Path
 
 from lipaudit.errors import OutputError, UsageError
 from lipaudit.escaping import printable
-from lipaudit.report.display import share_text
-from lipaudit.report.record import AuditReport
-from lipaudit.report.stretching import stretching
-from lipaudit.report.tsv import row
-from lipaudit.report.write import write_whole
+from lipaudit.files import write_whole
+from lipaudit.formats.tsv import row
+from lipaudit.records.report import AuditReport
+from lipaudit.records.stretching import stretching
+from lipaudit.text.numbers import share_text
 
 HEADER = (
     *("step", "report", "created", "status", "rigor", "domain"),

@@ -18,14 +18,14 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from lipaudit.auditing.open import graph_of, zero_inputs
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
-from lipaudit.graph.linear import CONVOLUTION, DENSE
+from lipaudit.graph.capture.unweighted import has_values
 from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.graph.placeholders import has_values
-from lipaudit.graph.recognise import recognise
-from lipaudit.graph.simplify import absorb_padding, drop_shifts, recognise_linear
-from lipaudit.opening import graph_of, zero_inputs
+from lipaudit.graph.passes.linear import CONVOLUTION, DENSE
+from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.simplify import absorb_padding, drop_shifts, recognise_linear
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Place, places_of, read
 from lipaudit.training.scales import Scale, Unreadable, Use, find_scales

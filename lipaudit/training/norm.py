@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from lipaudit.spectral.gradient import MOST_PRODUCTS, own_precision, schatten_gradient
+from lipaudit.spectral.matrix.gradient import MOST_PRODUCTS, own_precision, schatten_gradient
 from lipaudit.training.geometry import Geometry, Layout, encode, layout
 from lipaudit.training.search import largest_bound, symbol_parts
 

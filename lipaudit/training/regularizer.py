@@ -21,10 +21,10 @@ import torch
 from torch import nn
 
 from lipaudit.errors import UsageError
+from lipaudit.option_names import names_arguments
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
-from lipaudit.wording import names_arguments
 
 
 @dataclass(frozen=True)

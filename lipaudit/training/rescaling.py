@@ -31,12 +31,12 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from lipaudit.errors import UsageError
+from lipaudit.option_names import names_arguments
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
 from lipaudit.training.places import Place, read
 from lipaudit.training.scales import Unreadable, Use
-from lipaudit.wording import names_arguments
 
 ROUNDING = 1e-9
 # The part of the limit that is left where the smallest numbers of a precision take all of it: what is divided becomes zero.

@@ -1,9 +1,9 @@
 """The scales that the audit folds into the row of a layer: batch norms, and products with constants, before and behind it.
 
 The audit takes a convolution or dense layer W with scales r of its output channels and c of its input channels as one operator
-diag(r) W diag(c) (:func:`lipaudit.graph.simplify.fold_scales`). Which scales these are is asked of that very function; their values are
-read from the model at every use. A batch norm in evaluation mode is the scale gamma / sqrt(running_var + eps). Its running variance counts
-as a constant: no gradient goes into it.
+diag(r) W diag(c) (:func:`lipaudit.graph.passes.simplify.fold_scales`). Which scales these are is asked of that very function; their
+values are read from the model at every use. A batch norm in evaluation mode is the scale gamma / sqrt(running_var + eps). Its running
+variance counts as a constant: no gradient goes into it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTION, DENSE, SCALE, along_channels
 from lipaudit.graph.node import Constant, Graph, Node
+from lipaudit.graph.passes.linear import BATCH_NORMS, CONVOLUTION, DENSE, SCALE, along_channels
+from lipaudit.graph.passes.simplify import fold_scales
 from lipaudit.graph.rewrite import label
-from lipaudit.graph.simplify import fold_scales
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Modules, Place, places_of, read
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lipaudit.cli import completion
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["torchvision:resnet50", "torchvision:vit_b_16", "timm:resnet50", "timm:resnet50d"]
 
 

@@ -10,12 +10,13 @@ import pytest
 from huggingface_hub import ModelCard
 
 from lipaudit.cli import main
-from lipaudit.export.huggingface import update_card
-from lipaudit.export.registry import FORMATS, export_reports
-from lipaudit.report.json import to_json_array
-from tests.report import fakes
-
-ROOT = Path(__file__).resolve().parents[2]
+from lipaudit.formats.huggingface import update_card
+from lipaudit.formats.registry import FORMATS, export_reports
+from lipaudit.records.report_json import to_json_array
+from tests.places import ROOT
+from tests.records import (
+    fakes,
+)
 
 
 @pytest.fixture(autouse=True)

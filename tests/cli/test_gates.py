@@ -14,9 +14,11 @@ import pytest
 
 import lipaudit
 from lipaudit.cli import main
-from lipaudit.report.record import AuditReport
-from tests.export.reports import structure
-from tests.report import fakes
+from lipaudit.records.report import AuditReport
+from tests.formats.reports import structure
+from tests.records import (
+    fakes,
+)
 
 REPORTS = {
     "net": fakes.report(),

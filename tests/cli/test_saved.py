@@ -18,9 +18,11 @@ from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.journal import opened
 from lipaudit.fleet.render import render
 from lipaudit.fleet.summary import Row
-from lipaudit.report.json import to_dict
-from lipaudit.report.record import AuditReport
-from tests.report import fakes
+from lipaudit.records.report import AuditReport
+from lipaudit.records.report_json import to_dict
+from tests.records import (
+    fakes,
+)
 
 Capture = pytest.CaptureFixture[str]
 BROKEN = 'a<b>|"c"\x1b[2J.onnx'

@@ -14,6 +14,7 @@ from lipaudit.errors import WeightsUnavailableError
 from lipaudit.experiments import registry
 from lipaudit.experiments.registry import Experiment, Request
 from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
+from tests.places import ROOT
 
 
 def fake(request: Request) -> Result:
@@ -68,7 +69,7 @@ def test_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_missing_matplotlib_is_said(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lipaudit.export.matplotlib_.find_spec", lambda name: None)
+    monkeypatch.setattr("lipaudit.formats.matplotlib_.find_spec", lambda name: None)
     assert main(["reproduce", "fake", "-o", str(tmp_path)]) == 0
     assert 'no plot was written: matplotlib is not installed (the extra "plot")' in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["fake.csv"]
@@ -186,7 +187,7 @@ def test_files_that_cannot_be_written_lose_no_text(
 
 def run_with_matplotlib(tmp_path: Path, content: str | None, backend: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, with a broken matplotlib in front of the installed one."""
-    paths = [str(Path(__file__).parents[2])]
+    paths = [str(ROOT)]
     if content is not None:
         (tmp_path / "broken" / "matplotlib").mkdir(parents=True)
         (tmp_path / "broken" / "matplotlib" / "__init__.py").write_text(content)

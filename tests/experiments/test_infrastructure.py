@@ -75,7 +75,7 @@ def test_the_plot_is_a_png(tmp_path: Path) -> None:
 def test_without_matplotlib_the_tables_are_written_and_the_plot_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lipaudit.export.matplotlib_.find_spec", lambda name: None)
+    monkeypatch.setattr("lipaudit.formats.matplotlib_.find_spec", lambda name: None)
     assert [path.name for path in write(result(), tmp_path)] == ["fake.csv", "fake-more.csv"]
     assert "matplotlib is not installed" in missing_plot(result())
     assert 'the extra "plot"' in missing_plot(result())

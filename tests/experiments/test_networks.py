@@ -23,10 +23,10 @@ from lipaudit.experiments.render import cell_text, render
 from lipaudit.experiments.simulated_convolutions import Shape, convolution_of, random_kernel
 from lipaudit.experiments.simulated_summary import Measurement, below_table
 from lipaudit.experiments.simulated_summary import claims as simulated_claims
-from lipaudit.graph.capture import capture
-from lipaudit.graph.recognise import recognise
+from lipaudit.graph.capture.export import capture
+from lipaudit.graph.passes.recognise import recognise
 from lipaudit.spectral.bracket import Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 CPU = torch.device("cpu")
 

@@ -24,7 +24,7 @@ from lipaudit.experiments.regularization import claims, histogram
 from lipaudit.experiments.regularized_training import METHODS, OURS, OURS_LAZY, Recipe, Trained, step_seconds, train
 from lipaudit.experiments.regularizers import Bound, PublishedRegularizer, araujo, ryu, singla
 from lipaudit.experiments.residual import ResidualNetwork, cifar_resnet18, digits_network, without_batch_norms
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 CPU = torch.device("cpu")
 

@@ -12,8 +12,7 @@ from typing import Any
 import psutil
 
 from tests.fleet.fleets import kept, until
-
-ROOT = Path(__file__).parents[2]
+from tests.places import ROOT
 
 
 class Cluster:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.fleet.dask_cluster import Cluster, settled
 from tests.fleet.fleets import Fleet, kept, lipaudit
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "models"
 SHAPES = [
     *(

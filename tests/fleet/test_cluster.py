@@ -17,8 +17,8 @@ from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
 from tests.fleet.dask_cluster import Cluster, settled
 from tests.fleet.fleets import Fleet, lipaudit
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 SLOW = [("tests.fleet.networks:slow", {"input_shape": [1, size, 6]}) for size in range(6, 9)]
 MODELS = [("sample_models/digits_resnet.onnx", {}), ("tests.fleet.networks:wide", {"input_shape": [1, 6, 6]}), *SLOW]
 LINES = [f"{spec}" + (f" --input {'x'.join(map(str, o['input_shape']))}" if o else "") for spec, o in MODELS]

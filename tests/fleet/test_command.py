@@ -13,8 +13,8 @@ from lipaudit.errors import ClusterError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
 from tests.fleet.fleets import Fleet
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 RESNET, SE = "sample_models/digits_resnet.onnx", "sample_models/digits_se.onnx"
 TINY = "tests.fleet.networks:tiny --input 1x6x6\n"
 

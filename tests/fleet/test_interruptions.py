@@ -13,10 +13,9 @@ import pytest
 
 from tests.fleet import networks
 from tests.fleet.fleets import Fleet, kept, lipaudit, until
+from tests.places import ROOT
 
 pty = pytest.importorskip("pty")  # POSIX, as are the signals
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

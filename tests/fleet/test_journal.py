@@ -16,12 +16,14 @@ import pytest
 import lipaudit
 from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet import journal as module
-from lipaudit.fleet.content import named_files
 from lipaudit.fleet.entry import DONE, Entry
+from lipaudit.fleet.input_files import named_files
 from lipaudit.fleet.journal import Journal, opened
 from lipaudit.fleet.request import ModelRequest
-from lipaudit.report.json import to_dict
-from tests.report import fakes
+from lipaudit.records.report_json import to_dict
+from tests.records import (
+    fakes,
+)
 
 SETTINGS = {"tol": 0.001, "weights": None, "input_shape": [3, 8, 8]}
 REPORT = to_dict(fakes.report())

@@ -23,9 +23,10 @@ from lipaudit.errors import WorkerError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.local import run_local, threads_per_worker
 from lipaudit.fleet.task import Task, perform
-from lipaudit.report.json import to_dict
+from lipaudit.records.report_json import to_dict
 from tests.fleet import networks
 from tests.fleet.fleets import until
+from tests.places import ROOT
 
 NETWORKS = "tests.fleet.networks"
 SHAPE = {"input_shape": [1, 6, 6]}
@@ -270,7 +271,7 @@ def test_semaphores_of_what_a_model_imports_are_given_back(tmp_path: Path) -> No
         "import multiprocessing\nfrom torch import nn\nLOCK = multiprocessing.get_context('spawn').Lock()\n"
         "def net():\n    return nn.Linear(4, 3)\n"
     )
-    paths = os.pathsep.join((str(tmp_path), str(Path(__file__).resolve().parents[2])))
+    paths = os.pathsep.join((str(tmp_path), str(ROOT)))
     command = [sys.executable, "-m", "lipaudit", "locked:net", "--input", "4", "--jobs", "1"]
     ended = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False

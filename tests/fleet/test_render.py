@@ -13,9 +13,11 @@ from markdown_it import MarkdownIt
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.render import GATES, HEADINGS, render
 from lipaudit.fleet.summary import Row, row_of
-from lipaudit.report.json import to_dict
-from lipaudit.report.record import AuditReport
-from tests.report import fakes
+from lipaudit.records.report import AuditReport
+from lipaudit.records.report_json import to_dict
+from tests.records import (
+    fakes,
+)
 
 ODD = 'a|b<i>"c"\t\n\x1b[2J\udce9\\'
 

@@ -12,8 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import lipaudit
 from lipaudit import frontends
 from lipaudit.errors import ModelLoadError, UsageError
-from lipaudit.frontends.guards import check_guards
 from lipaudit.frontends.pt2_check import _objection
+from lipaudit.frontends.size_conditions import check_guards
 
 
 def _network():

@@ -1,14 +1,13 @@
 """Networks trained by others, from the folder of shared models beside the checkout (skipped where it is missing)."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from lipaudit import frontends
 from lipaudit.frontends.checkpoint import read_state_dict
+from tests.places import SHARED_MODELS
 
-MODELS = Path(__file__).resolve().parents[2].parent / "shared" / "models"
+MODELS = SHARED_MODELS
 FILES = [
     "yunet/yunet_n_320_320.onnx",
     "fastestdet/FastestDet.onnx",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import lipaudit
 from lipaudit.frontends import load
+from tests.places import SHARED_MODELS
 
-MODELS = Path(__file__).parents[2].parent / "shared" / "models"
+MODELS = SHARED_MODELS
 ARCH = "tests.models.shared_architectures:"
 
 pytestmark = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained models are not beside this checkout")

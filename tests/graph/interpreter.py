@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional
 
-from lipaudit.graph.interpret import Value, evaluate
-from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
+from lipaudit.graph.evaluate import Value, evaluate
 from lipaudit.graph.node import Graph, Node
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
+from lipaudit.spectral.convolution.geometry import Convolution
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}

@@ -10,18 +10,18 @@ import torch
 from torch import nn
 
 import lipaudit.rules  # noqa: F401  registers the rules
-from lipaudit.graph.capture import capture
-from lipaudit.graph.interpret import interpret
-from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.capture.export import capture
+from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Graph
-from lipaudit.graph.recognise import recognise
-from lipaudit.graph.simplify import fold
+from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.simplify import fold
 from lipaudit.network.domain import GLOBAL, Domain
-from lipaudit.network.extents import Extents
+from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
-from lipaudit.rules.magnitudes import slice_norm
-from lipaudit.rules.registry import Settings, Status
-from lipaudit.spectral.norms import CertifiedNorms
+from lipaudit.rules.region.magnitude import slice_norm
+from lipaudit.rules.rule import Settings, Status
+from lipaudit.spectral.oracle import CertifiedNorms
 
 F64 = torch.float64
 LINEAR = (CONVOLUTION, DENSE, SCALE)

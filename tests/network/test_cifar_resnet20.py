@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 import lipaudit
-from lipaudit.graph.capture import capture
-from lipaudit.graph.simplify import simplify
+from lipaudit.graph.capture.export import capture
+from lipaudit.graph.passes.simplify import simplify
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.rules.registry import Settings
-from lipaudit.spectral.norms import CertifiedNorms
+from lipaudit.rules.rule import Settings
+from lipaudit.spectral.oracle import CertifiedNorms
 from tests.models.cifar_resnet20 import ResNet20
+from tests.places import SHARED_MODELS
 
-WEIGHTS = Path(__file__).parents[2].parent / "shared" / "models" / "cifar_resnet" / "resnet20-12fca82f.th"
+WEIGHTS = SHARED_MODELS / "cifar_resnet" / "resnet20-12fca82f.th"
 BLOCK_FACTORS = [5.9782, 7.8416, 10.3406, 6.9146, 10.5136, 12.7056, 9.9347, 22.4585, 88.6555]
 
 pytestmark = pytest.mark.skipif(not WEIGHTS.exists(), reason="the trained weights are not beside this checkout")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import lipaudit
-from lipaudit.graph.interpret import interpret
-from lipaudit.graph.recognise import recognise
-from lipaudit.opening import graph_of
+from lipaudit.auditing.open import graph_of
+from lipaudit.graph.evaluate import interpret
+from lipaudit.graph.passes.recognise import recognise
 from tests.models.detectors import C3, C2f, C3k2, DetectAnchors, DetectBins, Detector
 from tests.models.graph_networks import GCN, GIN, SparseGCN
 

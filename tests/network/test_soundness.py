@@ -13,8 +13,8 @@ from torch.nn import functional
 
 import lipaudit
 from lipaudit.errors import CaptureError, GraphError, UsageError
-from lipaudit.graph.capture import capture
-from lipaudit.network.measured import Pair
+from lipaudit.graph.capture.export import capture
+from lipaudit.network.stretch import Pair
 
 
 class Lambda(nn.Module):

@@ -16,8 +16,8 @@ import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.arguments import bind, overload
-from lipaudit.rules.registry import all_rules
-from tests.rules.cases import Case, all_cases
+from lipaudit.rules.rule import all_rules
+from tests.rules.ops.cases import Case, all_cases
 
 OPS = [op for op in all_rules() if op.startswith("aten.")]
 CASES: dict[str, list[Case]] = defaultdict(list)

@@ -13,10 +13,10 @@ from torch import nn
 
 import lipaudit
 from lipaudit.graph.node import Argument, Node, Ref, TensorInfo
-from lipaudit.rules.magnitudes import Magnitude
-from lipaudit.rules.radii import Radii
-from lipaudit.rules.registry import Effect, Settings, Status, apply_rule
-from lipaudit.rules.steep import _SLOPES
+from lipaudit.rules.ops.bounded_operand import _SLOPES
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.region.radii import Radii
+from lipaudit.rules.rule import Effect, Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.interval import Interval
 from tests.spectral.test_interval import arb, precision  # noqa: F401  the precision of arb

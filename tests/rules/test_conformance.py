@@ -16,9 +16,9 @@ import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.arguments import overload
-from lipaudit.rules.registry import Combination, Effect, Settings, Status, all_rules, apply_rule, find_rule
+from lipaudit.rules.rule import Combination, Effect, Settings, Status, all_rules, apply_rule, find_rule
 from tests.nodes import Data, Operation, data, operation, unit_vectors
-from tests.rules.cases import Case, all_cases
+from tests.rules.ops.cases import Case, all_cases
 
 CASES = all_cases()
 SETTINGS = Settings()

@@ -13,8 +13,8 @@ import lipaudit
 import lipaudit.rules
 from lipaudit.graph.arguments import bind, overload
 from lipaudit.graph.node import Constant, Node, Ref, TensorInfo
-from lipaudit.rules.probe import PROBE_LIMIT, largest_count
-from lipaudit.rules.registry import Combination, Settings, Status, apply_rule
+from lipaudit.rules.index_probe import PROBE_LIMIT, largest_count
+from lipaudit.rules.rule import Combination, Settings, Status, apply_rule
 
 HUGE = 2**20
 

@@ -21,9 +21,9 @@ import pytest
 import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
-from lipaudit.rules.magnitudes import Interval, Magnitude, passed
-from lipaudit.rules.radii import Radii
-from lipaudit.rules.registry import Effect, Settings, Status, all_rules, apply_rule
+from lipaudit.rules.region.magnitude import Interval, Magnitude, passed
+from lipaudit.rules.region.radii import Radii
+from lipaudit.rules.rule import Effect, Settings, Status, all_rules, apply_rule
 from tests.nodes import Data, Operation, data, operation
 
 # op, arguments, named arguments

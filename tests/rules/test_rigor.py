@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
-from lipaudit.rules.registry import Settings, Status, apply_rule
+from lipaudit.rules.rule import Settings, Status, apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.convolution import ConvolutionNorm
-from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.norms import CertifiedNorms
-from tests.rules.cases import Case, all_cases
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import ConvolutionNorm
+from lipaudit.spectral.oracle import CertifiedNorms
+from tests.rules.ops.cases import Case, all_cases
 
 CASES = [case for case in all_cases() if case.status is Status.FINITE]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.convolution import conv_norm
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import conv_norm
 
 MODES = ("zeros", "circular", "reflect", "replicate")
 # By number of spatial axes: the largest input and kernel side that keep the operator small.

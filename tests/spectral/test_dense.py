@@ -9,7 +9,7 @@ import torch
 
 from lipaudit.errors import NonFiniteWeightsError
 from lipaudit.spectral.bracket import Rigor
-from lipaudit.spectral.gram import spectral_norm
+from lipaudit.spectral.matrix.gram import spectral_norm
 from tests.spectral.matrices import SPECIAL, gaussian, random_matrix, sylvester
 from tests.spectral.reference import check_bracket, log_spectral_norm
 

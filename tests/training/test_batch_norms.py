@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 
 from lipaudit import audit
 from lipaudit.errors import UsageError
-from lipaudit.report.record import AuditReport
+from lipaudit.records.report import AuditReport
 from lipaudit.training import LipschitzRegularizer, Rescaling, rescale
 from lipaudit.training.layers import find_layers
 from tests.spectral.geometries import Case, cases

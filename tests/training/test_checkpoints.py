@@ -16,7 +16,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import lipaudit
 from lipaudit.errors import CaptureError, ModelLoadError, NonFiniteWeightsError, OutputError, UsageError
-from lipaudit.report.record import AuditReport
+from lipaudit.records.report import AuditReport
 from lipaudit.training import AuditCheckpoints
 from lipaudit.training.history import HEADER
 from lipaudit.training.wrappers import unwrapped

@@ -12,10 +12,10 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils.flop_counter import FlopCounterMode
 
-from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.gradient import schatten_norm
-from lipaudit.spectral.reduction import crop, reduce
-from lipaudit.spectral.symbol import Frequencies
+from lipaudit.spectral.convolution.frequencies import crop, reduce
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.symbol import Frequencies
+from lipaudit.spectral.matrix.gradient import schatten_norm
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.norm import spectral_norm_bound
 from lipaudit.training.search import largest_bound

@@ -11,10 +11,10 @@ import torch
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import sha256
-from lipaudit.frontends.fixed import NOTHING, Fixed
+from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.memory import require
-from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
+from lipaudit.frontends.onnx import (  # noqa: F401
     attention,
     block_quantised,
     contrib,
@@ -30,7 +30,7 @@ from lipaudit.frontends.onnx import (  # noqa: F401  (they register converters)
     products,
     recurrent,
     reduction,
-    refused,
+    refused_operators,
     resize,
 )
 from lipaudit.frontends.onnx.file import read_model
@@ -43,11 +43,11 @@ from lipaudit.frontends.onnx.inputs import (
     hold,
     resolve_inputs,
 )
+from lipaudit.frontends.onnx.memory import COPIES
 from lipaudit.frontends.onnx.network import OnnxNetwork, build_network
 from lipaudit.frontends.onnx.outputs import real_outputs
-from lipaudit.frontends.onnx.parity import check_parity, rows_compared
 from lipaudit.frontends.onnx.prepare import prepare
-from lipaudit.frontends.onnx.room import COPIES
+from lipaudit.frontends.onnx.value_check import check_parity, rows_compared
 from lipaudit.frontends.shapes import Shape
 
 

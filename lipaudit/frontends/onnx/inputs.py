@@ -10,7 +10,7 @@ import onnx
 import torch
 
 from lipaudit.errors import ModelLoadError, UsageError
-from lipaudit.frontends.fixed import Fixed, as_tensor
+from lipaudit.frontends.held_inputs import Fixed, as_tensor
 from lipaudit.frontends.onnx.operators import TORCH_DTYPES
 from lipaudit.frontends.onnx.side_inputs import needs_value
 from lipaudit.frontends.shapes import Shape, complete_shape

@@ -17,8 +17,9 @@ from onnx import numpy_helper
 from torch import nn
 
 from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.onnx.constant_folding import SHAPE_ONLY, evaluate, is_random, shape_constant
 from lipaudit.frontends.onnx.fallback import fallback_converter
-from lipaudit.frontends.onnx.fold import SHAPE_ONLY, evaluate, is_random, shape_constant
+from lipaudit.frontends.onnx.memory import Room
 from lipaudit.frontends.onnx.module_paths import module_path
 from lipaudit.frontends.onnx.operators import (
     NodeView,
@@ -29,7 +30,6 @@ from lipaudit.frontends.onnx.operators import (
     standard_domain,
     to_numpy,
 )
-from lipaudit.frontends.onnx.room import Room
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """ONNX recurrent layers (LSTM, GRU, RNN): torch's operations with the gates in torch's order, or those of
-:mod:`lipaudit.graph.recurrences` where torch has none (peepholes, clip, a GRU whose reset gate acts first).
+:mod:`lipaudit.torch_operations` where torch has none (peepholes, clip, a GRU whose reset gate acts first).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-import lipaudit.graph.recurrences  # noqa: F401  (defines the operations lipaudit::lstm, gru and rnn)
+import lipaudit.torch_operations  # noqa: F401  (defines the operations lipaudit::lstm, gru and rnn)
 from lipaudit.frontends.onnx.operators import NodeView, converter, frozen
 
 _X, _W, _R, _B, _LENGTHS, _H, _C, _P = range(8)

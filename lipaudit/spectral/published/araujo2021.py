@@ -20,7 +20,7 @@ from __future__ import annotations
 import torch
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.registry import (
     Method,
     Options,

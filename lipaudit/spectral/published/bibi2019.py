@@ -14,7 +14,7 @@ import math
 import torch
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.registry import (
     Method,
     Options,

@@ -20,7 +20,7 @@ symbol vanishes at a frequency.
 from __future__ import annotations
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.gram_iteration import schatten_norms
 from lipaudit.spectral.published.registry import (
     Method,

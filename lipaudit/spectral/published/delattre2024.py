@@ -26,7 +26,7 @@ import torch
 
 from lipaudit.errors import MethodError
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.registry import (
     Method,
     Options,

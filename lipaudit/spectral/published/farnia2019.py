@@ -13,7 +13,7 @@ replaced by 100 iterations in a row. An estimate from below.
 from __future__ import annotations
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.operator_power import operator_and_adjoint, random_output, rising_norms
 from lipaudit.spectral.published.registry import Method, Options, count, figure, generator, register
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.operator_power import operator_and_adjoint, random_input, rising_norms
 from lipaudit.spectral.published.registry import Method, Options, count, figure, generator, register
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.convolution import convolution_norm
-from lipaudit.spectral.geometry import Convolution
-from lipaudit.spectral.gram import spectral_norm
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.matrix.gram import spectral_norm
 from lipaudit.spectral.published.registry import Method, Options, register
 
 

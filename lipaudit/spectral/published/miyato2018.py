@@ -12,7 +12,7 @@ stand for them. With the factor and an exact norm it is the bound of Tsuzuku 201
 from __future__ import annotations
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.registry import (
     Method,
     Options,

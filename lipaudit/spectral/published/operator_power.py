@@ -11,15 +11,17 @@ from functools import partial
 
 import torch
 
-from lipaudit.spectral import power
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution import (
+    power_iteration,
+)
+from lipaudit.spectral.convolution.geometry import Convolution
 
 Map = Callable[[torch.Tensor], torch.Tensor]
 
 
 def operator_and_adjoint(convolution: Convolution) -> tuple[Map, Map]:
     """The maps x -> K x and y -> K* y, for tensors of one sample (1, channels, *size)."""
-    return partial(power.apply, convolution), partial(power.adjoint, convolution)
+    return partial(power_iteration.apply, convolution), partial(power_iteration.adjoint, convolution)
 
 
 def random_input(convolution: Convolution, generator: torch.Generator) -> torch.Tensor:

@@ -22,7 +22,7 @@ import torch
 
 from lipaudit.errors import MethodError, RegistryError, UsageError
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
 
 

@@ -18,7 +18,7 @@ import itertools
 
 import torch
 
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.power_iteration import singular_values
 
 

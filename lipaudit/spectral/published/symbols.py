@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 
 def grid_symbols(

@@ -12,7 +12,7 @@ an estimate. At each frequency it lies below sigma_1(D(w)).
 from __future__ import annotations
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.power_iteration import singular_values
 from lipaudit.spectral.published.registry import (
     Method,

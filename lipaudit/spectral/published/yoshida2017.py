@@ -9,7 +9,7 @@ and the claim: an estimate on either side.
 from __future__ import annotations
 
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.registry import (
     Method,
     Options,

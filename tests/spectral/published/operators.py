@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]

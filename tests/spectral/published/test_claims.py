@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lipaudit.errors import MethodError
 from lipaudit.spectral.bracket import Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.araujo2021 import largest_on_grid
 from lipaudit.spectral.published.gram_iteration import schatten_norms
 from lipaudit.spectral.published.registry import Method, Options, all_methods, find_method, measure, measure_matrix

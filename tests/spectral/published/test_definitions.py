@@ -11,7 +11,7 @@ import torch
 from scipy.signal import convolve
 
 from lipaudit.spectral.bracket import Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.delattre2023 import delattre2023
 from lipaudit.spectral.published.registry import Options, find_method, measure
 from tests.spectral.published.operators import GEOMETRIES, Array, Geometry, blocks, norm, operator, symbols

@@ -10,7 +10,7 @@ import torch
 
 from lipaudit.errors import MethodError, NonFiniteWeightsError, RegistryError, UsageError
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.geometry import Convolution
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.delattre2023 import delattre2023
 from lipaudit.spectral.published.registry import (
     Method,

@@ -1,0 +1,66 @@
+"""The report of a network's structure: every status, and no figure, because no norm was computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+
+T = TypeVar("T", NetworkRecord, DomainRecord)
+
+_NOTE = (
+    "The structure was audited: {weights}, and no norms were computed. The statuses are those of the architecture, for weights that "
+    "are finite and divisors that are not zero; there are no figures."
+)
+
+
+def note(loaded: bool) -> str:
+    """What the report is; ``loaded`` says whether the model came with its weights, as a file does.
+
+    >>> note(loaded=False)[:51], note(loaded=True)[:44]
+    ('The structure was audited: no weights were read, an', 'The structure was audited: the weights came ')
+    """
+    weights = "the weights came with the model but are in no figure" if loaded else "no weights were read"
+    return _NOTE.format(weights=weights)
+
+
+def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord, ...]:
+    """The rows with their statuses alone."""
+    return tuple(
+        replace(
+            row,
+            rigor=None,
+            lower_bound=None,
+            upper_bound=None,
+            log10_lower_bound=None,
+            log10_upper_bound=None,
+            tightness=None,
+            share=None,
+            estimate=None,
+            log10_estimate=None,
+        )
+        for row in layers
+    )
+
+
+def network_without_figures(network: NetworkRecord) -> NetworkRecord:
+    """The network with its statuses alone, over every domain."""
+    outputs = tuple(OutputRecord(output.name, output.status, None, None) for output in network.outputs)
+    others = tuple(map(_bare, network.other_domains))
+    return replace(_bare(network), lower_bound=None, outputs=outputs, other_domains=others)
+
+
+def _bare(record: T) -> T:
+    return replace(
+        record,
+        rigor=None,
+        upper_bound=None,
+        log10_upper_bound=None,
+        pixel_upper_bound=None,
+        pixel_log10_upper_bound=None,
+        estimate=None,
+        log10_estimate=None,
+        pixel_estimate=None,
+        pixel_log10_estimate=None,
+    )

@@ -1,0 +1,1 @@
+"""What lipaudit knows: its rules and its methods."""

@@ -1,0 +1,143 @@
+"""What lipaudit knows: every registered operation with its constant and where that comes from."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from itertools import groupby
+
+import lipaudit.rules  # noqa: F401  registers every rule
+from lipaudit.errors import UsageError
+from lipaudit.formats.markdown import escape
+from lipaudit.formats.table import WIDTH
+from lipaudit.rules.rule import Rule, all_rules
+
+FORMATS = ("table", "json", "markdown")
+_LABEL = 14
+_MARKS = {
+    "exact": "the constant is attained, or approached as closely as one likes",
+    "bounded": "where several operands depend on the input, or the slope grows without limit, there is a constant only if "
+    "the operands are bounded: on a domain (--domain pixels or ball), or by the operations before",
+}
+_INTRO = (
+    "How far each operation can stretch a change of its input (l2 norm). An operation without a rule is reported as "
+    "unsupported, never counted as 1. The names are torch's ATen overloads, without their aten. and .default."
+)
+
+
+def find_rules(pattern: str = "*") -> tuple[Rule, ...]:
+    """The rules whose name or one of whose operations matches a pattern with wildcards, or contains it, by family.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    rules = {id(rule): rule for rule in all_rules().values()}.values()
+    found = [rule for rule in rules if matches(pattern, [rule.name, *rule.ops, *map(_short, rule.ops)])]
+    if not found:
+        raise UsageError(
+            f"no rule and no operation matches {pattern!r}; what has no rule is reported as unsupported "
+            "(`lipaudit rules` lists what has one)"
+        )
+    return tuple(sorted(found, key=_family))
+
+
+def matches(pattern: str, names: Iterable[str]) -> bool:
+    """Whether one of the names matches a pattern with wildcards, or contains one without, in any case.
+
+    >>> matches("ryu", ["ryu2019"]), matches("ryu?", ["ryu2019"])
+    (True, False)
+    """
+    wanted = pattern.lower() if any(c in pattern for c in "*?[") else f"*{pattern.lower()}*"
+    return any(fnmatchcase(name.lower(), wanted) for name in names)
+
+
+def render(rules: Sequence[Rule], form: str = "table") -> str:
+    """The rules as text in one of :data:`FORMATS`, one entry per rule with all its operations."""
+    return {"table": _table, "json": _json, "markdown": _markdown}[form](rules)
+
+
+def _json(rules: Sequence[Rule]) -> str:
+    entries = [
+        {
+            "rule": rule.name,
+            "family": _family(rule),
+            "operations": list(rule.ops),
+            "constant": rule.formula,
+            "source": rule.source,
+            "exact": rule.exact,
+            "needs_bounded_operands": rule.where_bounded,
+        }
+        for rule in rules
+    ]
+    return json.dumps(entries, indent=2)
+
+
+def _table(rules: Sequence[Rule]) -> str:
+    notes = [_INTRO, *(f"[{mark}] {meaning}." for mark, meaning in _MARKS.items())]
+    lines = [line for note in notes for line in wrapped(note)]
+    for family, members in groupby(rules, _family):
+        lines += ["", family.upper()]
+        for rule in members:
+            marks = "".join(f" [{mark}]" for mark in _marks(rule))
+            lines.append(f"{rule.name}{marks}")
+            lines += entry("constant", rule.formula) + entry("source", rule.source)
+            lines += entry("operations", ", ".join(map(_short, rule.ops)))
+    return "\n".join(lines)
+
+
+def wrapped(text: str) -> list[str]:
+    """The lines of a text at the width of a terminal."""
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
+
+
+def entry(label: str, text: str) -> list[str]:
+    """The lines of a text beside its label, both indented below a heading."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=f"  {label}".ljust(_LABEL),
+        subsequent_indent=" " * _LABEL,
+        break_on_hyphens=False,
+    )
+
+
+def _markdown(rules: Sequence[Rule]) -> str:
+    lines = [
+        "# Rules",
+        "",
+        escape(_INTRO),
+        "",
+        *(f"- **{mark}**: {escape(meaning)}." for mark, meaning in _MARKS.items()),
+        "",
+        "This page is the output of `lipaudit rules --format markdown`.",
+    ]
+    for family, members in groupby(rules, _family):
+        lines += ["", f"## {family}", "", "| rule | constant | marks | source | operations |", "|---|---|---|---|---|"]
+        for rule in members:
+            cells = (
+                _code(rule.name),
+                _code(rule.formula),
+                ", ".join(_marks(rule)),
+                escape(rule.source),
+                ", ".join(_code(_short(op)) for op in rule.ops),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _marks(rule: Rule) -> Iterable[str]:
+    return [mark for mark, holds in zip(_MARKS, (rule.exact, rule.where_bounded), strict=True) if holds]
+
+
+def _family(rule: Rule) -> str:
+    return rule.function.__module__.rpartition(".")[2]
+
+
+def _short(op: str) -> str:
+    return op.removeprefix("aten.").removesuffix(".default")
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('|', chr(92) + '|')}`"

@@ -1,0 +1,264 @@
+"""A comparison as text: a table for a terminal, Markdown, and tab-separated values.
+
+Methods that do not fit beside each other in 100 columns stand in further blocks below. ``~`` marks an estimate, ``!`` a figure below
+the certified lower bound of the layer, ``<`` one that is below it in its last digits only.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+
+from lipaudit.escaping import printable
+from lipaudit.formats.markdown import escape
+from lipaudit.formats.table import WIDTH
+from lipaudit.formats.tsv import as_csv, row
+from lipaudit.records.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
+from lipaudit.text.method import steps_text
+from lipaudit.text.numbers import estimate_text, lower_bound_text, upper_bound_text
+from lipaudit.text.shorten import shorten_paths
+from lipaudit.text.summary import title
+
+_LAYER = 26
+_GAP = "  "
+_BELOW, _BARELY = "!", "<"
+Columns = dict[str, list[str]]
+
+
+def table(found: Comparison) -> str:
+    """Figures, times and what they amount to for the network, at most 100 characters wide."""
+    names = shorten_paths([printable(layer.name) for layer in found.layers], _LAYER)
+    lines = [*_wrapped(title(found.model)), ""]
+    for head, fixed, columns in _parts(found) if found.layers else ():
+        lines += [head, ""]
+        columns = {key: _with_room(cells) for key, cells in columns.items()}
+        for block in _blocks({"layer": names, **fixed}, columns):
+            lines += [*_laid_out(block), ""]
+    lines += ["Networks", ""]
+    for block in _blocks({"method": [printable(m.name) for m in found.methods]}, _summary(found)):
+        lines += [*_laid_out(block), ""]
+    for line in _explained(found):
+        lines += _wrapped(line)
+    return "\n".join(lines)
+
+
+def markdown(found: Comparison) -> str:
+    """The same content in GitHub-flavoured Markdown, every method in one table."""
+    lines = [f"## Comparison of methods on {escape(title(found.model))}", ""]
+    for head, fixed, columns in _parts(found) if found.layers else ():
+        named = {"layer": [printable(layer.name) for layer in found.layers]}
+        lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
+    methods = {"method": [printable(m.name) for m in found.methods]}
+    lines += ["### Networks", "", *_marked_down({**methods, **_summary(found)}), ""]
+    lines += [f"- {escape(line)}" for line in _explained(found)]
+    return "\n".join(lines)
+
+
+_TSV = (
+    *(
+        "model",
+        "layer",
+        "op",
+        "weight_shape",
+        "input_size",
+        "details",
+        "lower_bound",
+        "upper_bound",
+        "method",
+        "outcome",
+    ),
+    *("figure", "log10_figure", "rigor", "below_lower_bound", "shortfall", "seconds", "reason"),
+)
+# columns that only rows of networks fill
+_TSV_NETWORK = ("network_status", "ratio_to_ryu2019", "violations", "violations_in_last_digits", "worst_shortfall")
+
+
+def tsv(found: Comparison) -> str:
+    """One row per layer and method with raw numbers, then one per method with the network's figure and an empty layer."""
+    lines = ["\t".join((*_TSV, *_TSV_NETWORK))]
+    for layer in found.layers:
+        place = (layer.name, layer.op, layer.weight_shape, layer.input_size, layer.details)
+        for f in layer.figures:
+            figure = (f.method, f.outcome, f.figure, f.log10_figure, f.rigor, str(f.below_lower_bound).lower())
+            last = (f.shortfall, f.seconds, f.reason, *(None for _ in _TSV_NETWORK))
+            lines.append(row((found.model.spec, *place, layer.lower_bound, layer.upper_bound, *figure, *last)))
+    for m in found.methods:
+        figures = (m.network_figure, m.log10_network_figure, m.network_rigor)
+        blank = (None,) * 7
+        last = tuple(getattr(m, name) for name in _TSV_NETWORK)
+        lines.append(row((found.model.spec, *blank, m.name, None, *figures, None, None, m.seconds, m.reason, *last)))
+    return "\n".join(lines)
+
+
+RENDERINGS: dict[str, Callable[[Comparison], str]] = {
+    "table": table,
+    "json": Comparison.to_json,
+    "markdown": markdown,
+    "tsv": tsv,
+    "csv": lambda found: as_csv(tsv(found)),
+}
+
+
+def _parts(found: Comparison) -> Iterable[tuple[str, Columns, Columns]]:
+    """The heading, the columns that every block repeats, and those of the methods."""
+    notes = _notes(found)
+    bounds = {
+        "lower": [lower_bound_text(layer.lower_bound, layer.log10_lower_bound) for layer in found.layers],
+        "upper": [upper_bound_text(layer.upper_bound, layer.log10_upper_bound) for layer in found.layers],
+    }
+    yield "Figures", bounds, _by_method(found, lambda figure: _cell(figure, notes))
+    certified = {"bounds": [_seconds(layer.seconds) for layer in found.layers]}
+    yield "Seconds", certified, _by_method(found, lambda f: _seconds(f.seconds) if f.outcome == "measured" else "")
+
+
+def _by_method(found: Comparison, text: Callable[[FigureRecord], str]) -> Columns:
+    return {printable(m.name): [text(layer.figures[i]) for layer in found.layers] for i, m in enumerate(found.methods)}
+
+
+def _cell(figure: FigureRecord, notes: Sequence[str]) -> str:
+    if figure.outcome == "undefined":
+        return f"n/a [{notes.index(figure.reason) + 1}]"
+    if figure.outcome == "skipped":
+        return "skipped"
+    mark = "" if not figure.below_lower_bound else _BARELY if figure.in_last_digits else _BELOW
+    return _said(figure.figure, figure.log10_figure, figure.rigor) + mark
+
+
+def _said(value: float | None, log10: float | None, rigor: str | None) -> str:
+    return estimate_text(value, log10) if rigor == "estimate" else upper_bound_text(value, log10)
+
+
+def _notes(found: Comparison) -> list[str]:
+    """Why methods have no figure, each reason once."""
+    figures = [figure for layer in found.layers for figure in layer.figures]
+    return list(dict.fromkeys(figure.reason for figure in figures if figure.outcome == "undefined"))
+
+
+def _summary(found: Comparison) -> Columns:
+    methods, layers = found.methods, len(found.layers)
+    reference = next((m for m in methods if m.name == REFERENCE), None)
+    ratios = {f"/ {REFERENCE}": [_ratio(m, reference) for m in methods]} if reference is not None else {}
+    return {
+        "network": [_network(m) for m in methods],
+        **ratios,
+        "rigor": [m.network_rigor or "" for m in methods],
+        "below": [f"{m.violations} of {m.measured}" for m in methods],
+        "by <1e-6": [str(m.violations_in_last_digits) if m.violations else "" for m in methods],
+        "worst": [_percent(m.worst_shortfall) for m in methods],
+        "measured": [f"{m.measured} of {layers}" for m in methods],
+        "seconds": [_seconds(m.seconds) for m in methods],
+    }
+
+
+def _network(m: MethodComparison) -> str:
+    if m.network_status != "finite":
+        return m.network_status
+    return _said(m.network_figure, m.log10_network_figure, m.network_rigor)
+
+
+def _ratio(m: MethodComparison, reference: MethodComparison) -> str:
+    """The ratio of two figures, an estimate where one of them is."""
+    text = estimate_text(m.ratio_to_ryu2019, None)
+    return text if "estimate" in (m.network_rigor, reference.network_rigor) else text[1:]
+
+
+def _percent(shortfall: float | None) -> str:
+    """A part of the whole below it in percent, two significant digits."""
+    if shortfall is None:
+        return ""
+    percent = 100 * shortfall
+    return f"-{percent:.0f}%" if percent >= 10 else f"-{percent:.2g}%"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _explained(found: Comparison) -> Iterable[str]:
+    """What the marks mean, and what is missing."""
+    if not found.layers:
+        yield "The network has no convolution and no dense layer with constant weights, so there is nothing to compare by layers."
+    yield (
+        f"lower, upper: certified bounds of each layer's true norm with its own padding, stride and input size (tolerance "
+        f"{found.settings.tolerance:g}); seconds under bounds: the time that they took."
+    )
+    yield (
+        "~ marks an estimate. A figure without it is an upper bound by the method's theorem, up to rounding; what gram gives for a "
+        "layer is certified, rounding included. A bound may lie far above the norm, above all at strides, which most methods ignore. "
+        "Bounds are rounded up, estimates to the nearest."
+    )
+    yield (
+        "! marks a figure below the certified lower bound: it is provably no upper bound of that layer. A power iteration comes "
+        "from below and may not have arrived, a figure for circular padding does not cover zero padding, and for the norm of a "
+        "reshaped kernel alone there is no theorem. An estimate without ! is no bound either; it is just not refuted."
+    )
+    yield (
+        "< marks a figure that is below it by less than a millionth: no bound either, but only not converged to the last digits. "
+        "below: how many figures have either mark; by <1e-6: how many of these have <; worst: how far below, at most."
+    )
+    yield (
+        "network: the whole network over all inputs, propagated from the method's figures, with the weakest rigor among its "
+        "parts: certified, numerical (up to rounding) or estimate; seconds: of all its norms."
+    )
+    if any(m.name == REFERENCE for m in found.methods):
+        yield f"/ {REFERENCE}: the figure of the network over that of {REFERENCE}, to the nearest; ~ where one of them is an estimate."
+    for number, reason in enumerate(_notes(found), start=1):
+        yield printable(f"n/a [{number}]: {reason}.")
+    if any(m.skipped or m.network_status == "skipped" for m in found.methods):
+        yield (
+            f"skipped: the method had used up its {found.settings.time_limit:g} s (--time-limit), so the network has no figure."
+        )
+    for m in found.methods:
+        if m.network_status in ("unbounded", "unsupported"):
+            yield printable(f"{m.name}: no figure for the network, {m.network_status} at {m.reason}.")
+    for m in found.methods:
+        steps = "" if m.iterations is None else f", {steps_text(m.iterations)}"
+        yield printable(f"{m.name}: {m.reference}{steps}; {m.claim}.")
+    yield from map(printable, found.notes)
+
+
+def _blocks(fixed: Columns, columns: Columns) -> Iterable[Columns]:
+    """The columns in as many blocks as the width asks for, the fixed ones repeated in each."""
+    room = WIDTH - sum(_width(key, cells) for key, cells in fixed.items()) - len(_GAP) * (len(fixed) - 1)
+    block: Columns = {}
+    left = room
+    for key, cells in columns.items():
+        need = _width(key, cells) + len(_GAP)
+        if block and need > left:
+            yield {**fixed, **block}
+            block, left = {}, room
+        block[key] = cells
+        left -= need
+    yield {**fixed, **block}
+
+
+def _with_room(cells: list[str]) -> list[str]:
+    """Room for the mark behind the figures of a column in which one has it, so that digits stay below each other."""
+    marks = (_BELOW, _BARELY)
+    marked = any(cell.endswith(marks) for cell in cells)
+    return [cell if cell.endswith(marks) or not marked else f"{cell} " for cell in cells]
+
+
+def _width(key: str, cells: list[str]) -> int:
+    return max(map(len, (key, *cells)))
+
+
+def _laid_out(columns: Columns) -> list[str]:
+    """The first column to the left, the others to the right."""
+    first, *others = columns
+    widths = {key: _width(key, cells) for key, cells in columns.items()}
+    lines = [(*columns,), tuple("-" * width for width in widths.values()), *zip(*columns.values(), strict=True)]
+    laid = []
+    for line in lines:
+        cells = dict(zip(columns, line, strict=True))
+        laid.append(_GAP.join((cells[first].ljust(widths[first]), *(cells[key].rjust(widths[key]) for key in others))))
+    return [line.rstrip() for line in laid]
+
+
+def _marked_down(columns: Columns) -> list[str]:
+    lines = ["| " + " | ".join(map(escape, columns)) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    return lines + ["| " + " | ".join(map(escape, cells)) + " |" for cells in zip(*columns.values(), strict=True)]
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,0 +1,79 @@
+"""One page for several models: a row for each, those that failed among them, and below what each audit found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lipaudit.formats.columns import factor_text
+from lipaudit.formats.html import page, plain_table
+from lipaudit.formats.html.document import contents, document
+from lipaudit.formats.html.markup import section, text
+from lipaudit.formats.html.plain_table import Link
+from lipaudit.records.failure import Failure
+from lipaudit.records.report import AuditReport, NetworkRecord
+from lipaudit.records.stretching import stretching
+from lipaudit.text.numbers import count_text, log10_estimate_text, log10_upper_text, share_text, upper_bound_text
+from lipaudit.text.summary import sections, title, warning
+
+_HEAD = ("model", "status", "bound", "log10", "rigor", "domain", "rows", "costs most / problem")
+_NUMERIC = ("bound", "log10", "rows")
+
+
+def render_all(reports: Sequence[AuditReport], failures: Sequence[Failure] = ()) -> str:
+    """The page of one report, or one page of several and of the models that have none.
+
+    It is to be written as UTF-8 and holds everything that it needs. Every text from the reports is escaped.
+    """
+    if len(reports) == 1 and not failures:
+        return page.render(reports[0])
+    keys = [f"model-{number}" for number in range(1, len(reports) + 1)]
+    rows = [_row(key, report) for key, report in zip(keys, reports, strict=True)]
+    rows += [(entry.model, "failed", "", "", "", "", "", entry.error) for entry in failures]
+    parts = [
+        ("models", "Models", plain_table.render("Models", _HEAD, rows, _NUMERIC)),
+        ("found", "What was found", "".join(_details(key, report) for key, report in zip(keys, reports, strict=True))),
+    ]
+    body = "\n".join(section(key, name, content) for key, name, content in parts)
+    head = f'<header><p class="kind">Lipschitz audits</p><h1>{_count(reports, failures)}</h1></header>'
+    main = f"<main>\n{head}\n{contents(parts)}\n{body}\n</main>"
+    version = reports[0].tool_version if reports else ""
+    return document("Lipschitz audits of " + count_text(len(rows), "model"), version, main)
+
+
+def _count(reports: Sequence[AuditReport], failures: Sequence[Failure]) -> str:
+    total = len(reports) + len(failures)
+    finite = sum(report.network.status == "finite" for report in reports)
+    failed = f", {len(failures)} could not be audited" if failures else ""
+    return f"{count_text(total, 'model')}: {finite} with a finite bound{failed}"
+
+
+def _row(key: str, report: AuditReport) -> tuple[str | Link, ...]:
+    network = report.network
+    first = next(iter(stretching(report)), None)
+    last = "" if first is None else f"{first.name} (factor {factor_text(first)}{_share(first.share)})"
+    if network.status != "finite" and network.reasons:
+        last = network.reasons[0]
+    rigor = "structure" if report.settings.structure else network.rigor or ""
+    name = Link(key, report.model.spec)
+    return (name, network.status, *_figure(network), rigor, network.domain, str(len(report.layers)), last)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f", {share_text(share)} of the stretching"
+
+
+def _figure(network: NetworkRecord) -> tuple[str, str]:
+    """The figure in plain units and its decimal logarithm; an estimate is marked."""
+    if network.status != "finite":
+        return "", ""
+    if network.rigor == "estimate":
+        log10 = "" if network.log10_estimate is None else f"~{log10_estimate_text(network.log10_estimate)}"
+        return "estimate", log10
+    log10 = "" if network.log10_upper_bound is None else log10_upper_text(network.log10_upper_bound)
+    return upper_bound_text(network.upper_bound, network.log10_upper_bound), log10
+
+
+def _details(key: str, report: AuditReport) -> str:
+    lines = [line for line in (warning(report), *(line for entry in sections(report) for line in entry.lines)) if line]
+    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    return f'<details id="{key}"><summary>{text(title(report.model))}</summary><ul>{items}</ul></details>\n'

@@ -1,0 +1,53 @@
+"""The report in GitHub-flavoured Markdown, for model cards and pull requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lipaudit.escaping import printable
+from lipaudit.formats.columns import COLUMNS, cell, default_columns, group_rows, heading
+from lipaudit.records.report import AuditReport
+from lipaudit.text.summary import sections, title, warning
+
+
+def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
+    """The same content as the table: the summary first, the layers after it.
+
+    By default the layers have a column of remarks where a layer has one.
+    """
+    return f"{render_summary(report)}\n\n{render_layers(report, columns, depth)}"
+
+
+def render_summary(report: AuditReport) -> str:
+    """The title and what an audit found, in sentences."""
+    first = warning(report)
+    parts = [f"**{escape(first)}**"] if first else []
+    parts.append(f"## Lipschitz audit of {escape(title(report.model))}")
+    for section in sections(report):
+        parts += [f"**{section.label}**", "\n".join(f"- {escape(line)}" for line in section.lines)]
+    return "\n\n".join(parts)
+
+
+def render_layers(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
+    """The table of layers."""
+    rows = group_rows(report.layers, depth)
+    if not rows:
+        return "No operation of this network can stretch a perturbation."
+    keys = list(columns or default_columns(rows))
+    if columns is None and any(cell("note", row) for row in rows):
+        keys.append("note")
+    lines = ["| " + " | ".join(heading(key, rows) for key in keys) + " |"]
+    lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
+    lines += ["| " + " | ".join(escape(cell(key, row)) for key in keys) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    r"""The text with every character escaped that Markdown, HTML or a terminal would act on.
+
+    >>> escape("a_b|c"), escape("layer1.0 <b>")
+    ('a\\_b\\|c', 'layer1.0 &lt;b&gt;')
+    """
+    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", text)

@@ -1,0 +1,67 @@
+"""One entry to every rendering: which format, which columns, one report or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from lipaudit.errors import UsageError
+from lipaudit.formats import (
+    markdown,
+    table,
+    tsv,
+)
+from lipaudit.formats.columns import least_width, parse_columns
+from lipaudit.records import (
+    report_json,
+)
+from lipaudit.records.failure import Failure
+from lipaudit.records.report import AuditReport
+
+_PAGES = "lipaudit.formats.html"  # a layer above this one, so that it is found by its name
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How reports are to be shown: ``form`` is ``table``, ``json``, ``markdown``, ``tsv``, ``csv`` or ``html``.
+
+    ``wide`` lets chosen columns make a table wider than a terminal.
+    """
+
+    form: str = "table"
+    columns: tuple[str, ...] | None = None
+    depth: int | None = None
+    wide: bool = False
+
+    @classmethod
+    def parse(cls, form: str, columns: str | None, depth: int | None, wide: bool = False) -> Layout:
+        """The layout that a user asked for; a :class:`~lipaudit.errors.UsageError` says what does not go together."""
+        if form in ("json", "tsv", "csv", "html") and (columns is not None or depth is not None):
+            raise UsageError(f"--columns and --depth shape the table and the Markdown; --format {form} is always whole")
+        keys = None if columns is None else parse_columns(columns)
+        if keys and form == "table" and not wide and least_width(keys) > table.WIDTH:
+            raise UsageError(
+                f"{len(keys)} columns need up to {least_width(keys)} characters, a table on a terminal has {table.WIDTH}: "
+                "choose fewer, or write to a file (-o FILE) or a pipe, where it may be wider"
+            )
+        return cls(form, keys, depth, wide)
+
+    @property
+    def separable(self) -> bool:
+        """Whether several reports are shown one after the other, each as soon as it is ready."""
+        return self.form in ("table", "markdown")
+
+    def render(self, reports: Sequence[AuditReport], several: bool = False, failures: Sequence[Failure] = ()) -> str:
+        """The text of the reports; ``several`` makes JSON an array, which also names the ``failures``, as a page does."""
+        if self.form == "json":
+            return report_json.to_json_array(reports, failures) if several else report_json.to_json(reports[0])
+        if self.form == "tsv":
+            return tsv.render(reports)
+        if self.form == "csv":
+            return tsv.as_csv(tsv.render(reports))
+        if self.form == "html":
+            return str(import_module(_PAGES).render_all(reports, failures))
+        if self.form == "table":
+            return "\n\n\n".join(table.render(report, self.columns, self.depth, self.wide) for report in reports)
+        return "\n\n\n".join(markdown.render(report, self.columns, self.depth) for report in reports)

@@ -1,0 +1,1 @@
+"""Conditions that a build puts on reports and diffs."""

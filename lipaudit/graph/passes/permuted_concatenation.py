@@ -1,0 +1,155 @@
+"""Recognition of joins of pieces of one tensor: its entries in another order.
+
+cat(x[:, :4], x[:, 4:]) is x, and stack((x[:, ::2], x[:, 1::2]), 1) only reorders it, but a join of k tensors counts the
+root of k: nothing says that the pieces share no entry. Read as a selection of entries, x.index_select(axis, indices), and
+views, it counts the root of the largest number of times that one entry is picked. Pieces that differ along several axes
+(the patches that are merged in a Swin transformer, the first layer of YOLOv5) are selected from the flattened tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import chain, groupby
+
+import torch
+
+from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
+from lipaudit.graph.passes.concatenation import Join, join_of, shape_of
+from lipaudit.graph.passes.equal_nodes import representatives
+from lipaudit.graph.passes.slices import Piece, piece_of
+from lipaudit.graph.rewrite import Replacement, Steps, substitute
+
+_SELECT, _RESHAPE, _MOVE, _JOIN = (
+    "aten.index_select.default", "aten.reshape.default", "aten.movedim.int", "aten.cat.default",
+)  # fmt: skip
+# Entries of a tensor beyond which pieces along several axes are not written out as a list of entries.
+MOST_ENTRIES = 2**23
+
+Shape = tuple[int, ...]
+
+
+def recognise_rejoined(graph: Graph) -> Graph:
+    """The graph with pieces of one tensor that stand beside each other in a join as one selection of its entries."""
+    producers = {node.name: node for node in graph}
+    same = representatives(graph)
+    found = {node.name: new for node in graph if (new := _rejoined(graph, node, producers, same)) is not None}
+    return substitute(graph, found) if found else graph
+
+
+def _rejoined(graph: Graph, node: Node, producers: Mapping[str, Node], same: Mapping[str, str]) -> Replacement | None:
+    join = join_of(node)
+    if join is None:
+        return None
+    pieces = [piece_of(part, producers) if isinstance(part, Ref) else None for part in join.parts]
+
+    def kind(position: int) -> tuple[object, ...]:
+        """Equal for pieces that can be selected together; unlike everything else for what is no piece."""
+        piece = pieces[position]
+        if piece is None or piece.is_whole or math.prod(piece.source.info.shape) == 0:
+            return (position,)
+        return (same[piece.source.name], piece.axes)
+
+    runs = [list(run) for _, run in groupby(range(len(pieces)), key=kind)]
+    if all(len(run) == 1 for run in runs):
+        return None
+    steps = Steps(graph, node)
+    blocks: list[Argument] = []
+    for run in runs:
+        chosen = [piece for i in run if (piece := pieces[i]) is not None]
+        block = _single(steps, join.parts[run[0]], join) if len(run) == 1 else _selection(steps, join, chosen)
+        if block is None:
+            return None
+        blocks.append(block)
+    if len(blocks) > 1:
+        steps.add("joined", _JOIN, {"tensors": tuple(blocks), "dim": join.axis}, node.output.shape)
+    elif not steps.nodes or Ref(steps.nodes[-1].name, node.output) != blocks[0]:  # the join is its source itself
+        steps.add("whole", _RESHAPE, {"self": blocks[0], "shape": node.output.shape}, node.output.shape)
+    return steps.replacement(steps.nodes[-1].op)
+
+
+def _single(steps: Steps, part: Argument, join: Join) -> Argument:
+    """A part with the axes of the join."""
+    if not join.new:
+        return part
+    if isinstance(part, Constant):
+        return replace(part, value=part.value.unsqueeze(join.axis))
+    shape = shape_of(part)
+    upright = (*shape[: join.axis], 1, *shape[join.axis :])
+    return steps.add("upright", _RESHAPE, {"self": part, "shape": upright}, upright)
+
+
+def _selection(steps: Steps, join: Join, pieces: list[Piece]) -> Ref | None:
+    """Several pieces of one tensor as one tensor with the axes of the join."""
+    first = pieces[0]
+    differ = [axis for axis, picks in enumerate(first.picks) if any(p.picks[axis] != picks for p in pieces)]
+    if len(differ) > 1:
+        return _from_flat(steps, join, pieces)
+    # pieces that are equal are so many copies, along the axis that is joined or, where that is new, any other
+    spare = [*differ, *(first.axes[join.axis : join.axis + 1] if not join.new else ()), *first.axes, 0]
+    return _along(steps, join, pieces, spare[0])
+
+
+def _along(steps: Steps, join: Join, pieces: list[Piece], axis: int) -> Ref:
+    """Pieces that differ along one axis of their source, or along none."""
+    first = pieces[0]
+    chosen = first.source
+    for other, picks in enumerate(first.picks):
+        wanted = picks if other != axis else tuple(chain.from_iterable(p.picks[axis] for p in pieces))
+        if wanted != tuple(range(chosen.info.shape[other])):
+            arguments: dict[str, Argument] = {
+                "self": chosen, "dim": other, "index": Constant(torch.tensor(wanted, dtype=torch.int64)),
+            }  # fmt: skip
+            chosen = steps.add("chosen", _SELECT, arguments, _sized(chosen.info.shape, other, len(wanted)))
+    return _arranged(steps, join, chosen, axis, len(pieces), first.axes)
+
+
+def _arranged(steps: Steps, join: Join, chosen: Ref, axis: int, count: int, axes: Shape) -> Ref:
+    """The pieces, one after the other along ``axis``, joined: an axis that counts them moves to where they are joined.
+
+    ``axes`` are those that the pieces have left; the others have one entry in each piece.
+    """
+    shape = chosen.info.shape
+    before = tuple(shape[a] for a in axes if a < axis)
+    after = tuple(shape[a] for a in axes if a > axis)
+    if not join.new and axis in axes and len(before) == join.axis:  # cut and joined along the same axis
+        return _reshaped(steps, chosen, (*before, shape[axis], *after))
+    counted = (count, *((shape[axis] // count,) if axis in axes else ()))
+    chosen = _reshaped(steps, chosen, (*before, *counted, *after))
+    rest = (*before, *counted[1:], *after)
+    stacked = (*rest[: join.axis], count, *rest[join.axis :])
+    if len(before) != join.axis:
+        arguments: dict[str, Argument] = {"self": chosen, "source": len(before), "destination": join.axis}
+        chosen = steps.add("moved", _MOVE, arguments, stacked)
+    return chosen if join.new else _reshaped(steps, chosen, _sized(rest, join.axis, count * rest[join.axis]))
+
+
+def _reshaped(steps: Steps, tensor: Ref, shape: Shape) -> Ref:
+    return (
+        tensor if tensor.info.shape == shape else steps.add("shaped", _RESHAPE, {"self": tensor, "shape": shape}, shape)
+    )
+
+
+def _from_flat(steps: Steps, join: Join, pieces: list[Piece]) -> Ref | None:
+    """Pieces that differ along several axes: the entries of the flattened source in their order."""
+    source = pieces[0].source
+    entries = math.prod(source.info.shape)
+    if entries > MOST_ENTRIES:
+        return None
+    numbers = torch.arange(entries).reshape(source.info.shape)
+    combine: Callable[..., torch.Tensor] = torch.stack if join.new else torch.cat
+    wanted = combine([_entries(numbers, piece) for piece in pieces], join.axis)
+    flat = _reshaped(steps, source, (entries,))
+    arguments: dict[str, Argument] = {"self": flat, "dim": 0, "index": Constant(wanted.flatten())}
+    return _reshaped(steps, steps.add("chosen", _SELECT, arguments, (wanted.numel(),)), tuple(wanted.shape))
+
+
+def _entries(numbers: torch.Tensor, piece: Piece) -> torch.Tensor:
+    for axis, picks in enumerate(piece.picks):
+        numbers = numbers.index_select(axis, torch.tensor(picks, dtype=torch.int64))
+    return numbers.reshape([len(piece.picks[axis]) for axis in piece.axes])
+
+
+def _sized(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])

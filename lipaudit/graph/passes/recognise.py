@@ -1,0 +1,105 @@
+"""Recognition: a captured graph in the operations that the rules know, equal to it in value.
+
+Networks and exporters write the same operation in many ways. Here identities go, and what arrives written out
+becomes one operation. Biases, shifts and masks stay, so that the result can be evaluated
+(:mod:`lipaudit.graph.evaluate`) and equals the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.ops import CASTS
+from lipaudit.graph.passes.activations import recognise_activations
+from lipaudit.graph.passes.attention import recognise_attentions
+from lipaudit.graph.passes.elementwise import recognise_elementwise
+from lipaudit.graph.passes.inexact_constants import with_lost_constants
+from lipaudit.graph.passes.known_sums import recognise_constant_sums
+from lipaudit.graph.passes.max_min_pairs import recognise_ordered_pairs
+from lipaudit.graph.passes.normalization import recognise_normalizations
+from lipaudit.graph.passes.permuted_concatenation import recognise_rejoined
+from lipaudit.graph.passes.power_means import recognise_power_means
+from lipaudit.graph.passes.radial import recognise_radial
+from lipaudit.graph.passes.response_norm import recognise_response_norms
+from lipaudit.graph.passes.roll import recognise_rolls
+from lipaudit.graph.passes.softmax import recognise_written_softmax
+from lipaudit.graph.rewrite import rebuild
+
+_IDENTITIES = {
+    "aten.alias.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.detach_.default",
+    "aten.lift_fresh_copy.default",
+}
+_DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
+_CASTS = CASTS | {"aten.to.device"}
+# Norms that return their statistics as well, as the same norm with one output: its name, and arguments renamed or added.
+_ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
+    "aten._native_batch_norm_legit_no_training.default": (
+        "aten.batch_norm.default", {}, {"training": False, "cudnn_enabled": False},
+    ),
+    "aten.native_layer_norm.default": ("aten.layer_norm.default", {}, {"cudnn_enable": False}),
+    "aten.native_group_norm.default": (
+        "aten.group_norm.default", {"group": "num_groups"}, {"cudnn_enabled": False},
+    ),
+    "aten._fused_rms_norm.default": ("aten.rms_norm.default", {}, {}),
+}  # fmt: skip
+
+
+def recognise(graph: Graph) -> Graph:
+    """Every recognition, in the order in which they enable each other."""
+    steps = (
+        drop_identities,
+        recognise_rolls,
+        recognise_written_softmax,
+        recognise_constant_sums,
+        recognise_normalizations,
+        recognise_attentions,
+        recognise_response_norms,
+        recognise_radial,
+        recognise_power_means,
+        recognise_activations,
+        recognise_elementwise,
+        recognise_ordered_pairs,
+        recognise_rejoined,
+    )
+    captured = graph
+    for step in steps:
+        graph = step(graph)
+    return with_lost_constants(captured, graph)
+
+
+def drop_identities(graph: Graph) -> Graph:
+    """Remove operations that return their input, and outputs that nothing reads."""
+
+    def change(node: Node) -> Node | Ref | None:
+        if node.name in alone:
+            return _with_one_output(node)
+        refs = node.refs
+        if not refs:
+            return None
+        same = len(node.outputs) == 1 and node.get("self") is refs[0] and refs[0].info == node.output
+        if node.op in _IDENTITIES or (node.op in _CASTS and same) or (node.op in _DROPOUTS and node["train"] is False):
+            return refs[0]
+        return refs[0] if node.op == "getitem" and refs[0].name in alone else None
+
+    alone = _statistics_unread(graph)
+    return rebuild(graph, change)
+
+
+def _statistics_unread(graph: Graph) -> set[str]:
+    """Norms of which nothing reads the statistics that they return beside their output."""
+    norms = {n.name for n in graph if n.op in _ONE_OUTPUT}
+    for node in graph:
+        if node.op != "getitem" or node["index"] != 0:
+            norms.difference_update(ref.name for ref in node.refs)
+    return norms.difference(graph.outputs)
+
+
+def _with_one_output(node: Node) -> Node:
+    op, renamed, added = _ONE_OUTPUT[node.op]
+    arguments = {renamed.get(k, k): v for k, v in node.arguments.items() if k not in ("N", "C", "HxW")}
+    return replace(node, op=op, arguments={**arguments, **added}, outputs=node.outputs[:1])

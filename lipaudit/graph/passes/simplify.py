@@ -1,0 +1,280 @@
+"""Exact simplifications of a captured graph.
+
+Written-out operations are recognised first (:mod:`lipaudit.graph.passes.recognise`). Then constant shifts go, scales are
+folded, padding is absorbed, linear branches are merged.
+
+None of them changes the function on differences: f(x) - f(y) stays what it was (biases drop out). They matter because
+the norm of a product of matrices is smaller than the product of their norms: a batch norm folded into its convolution
+is free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
+from lipaudit.graph.passes.linear import (
+    CONVOLUTION,
+    DENSE,
+    SCALE,
+    Linear,
+    Scale,
+    as_convolution,
+    as_dense,
+    as_scale,
+    channel_axis,
+    scale_columns,
+    scale_rows,
+)
+from lipaudit.graph.passes.parallel_branches import merge_branches
+from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.rewrite import drop_unread, label, rebuild, rename, uses
+
+_ADDITIONS = {"aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar"}
+_LINEAR = {CONVOLUTION, DENSE, SCALE}
+_VIEWS = {
+    f"aten.{name}"
+    for name in (
+        "view.default", "_unsafe_view.default", "view_copy.default", "reshape.default", "flatten.using_ints",
+        "unflatten.int", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
+    )
+}  # fmt: skip
+
+
+def simplify(graph: Graph) -> Graph:
+    """Recognition, then folding."""
+    return fold(recognise(graph))
+
+
+def fold(graph: Graph) -> Graph:
+    """Every simplification of a recognised graph that is exact on differences, in the order in which they enable each other."""
+    steps = (drop_shifts, recognise_linear, absorb_padding, fold_scales, merge_branches)
+    for step in steps:
+        graph = step(graph)
+    return graph
+
+
+def drop_shifts(graph: Graph) -> Graph:
+    """Remove additions of constants that keep the shape: they do not change differences."""
+
+    def change(node: Node) -> Ref | None:
+        refs = node.refs
+        if len(refs) != 1 or node.op not in _ADDITIONS:
+            return None
+        unscaled = refs[0] is node["self"] or (node.op.startswith("aten.add") and node.get("alpha", 1) == 1)
+        same = refs[0].info == node.output
+        other = _other(node)
+        known = isinstance(other, Constant) or (isinstance(other, int | float) and math.isfinite(other))
+        return refs[0] if unscaled and same and known else None
+
+    return rebuild(graph, change)
+
+
+def _other(node: Node) -> Argument:
+    return node["other"] if isinstance(node["self"], Ref) else node["self"]
+
+
+def recognise_linear(graph: Graph) -> Graph:
+    """Replace convolutions, dense layers and channelwise scales by nodes that carry their weights."""
+
+    def change(node: Node) -> Node | None:
+        refs = node.refs
+        if len(refs) != 1:
+            return None
+        if convolution := as_convolution(node):
+            return _linear_node(node, CONVOLUTION, refs[0], convolution)
+        if dense := as_dense(node):
+            return _linear_node(node, DENSE, refs[0], dense)
+        if scale := as_scale(node, refs[0].info.shape):
+            return _linear_node(node, SCALE, refs[0], scale)
+        return None
+
+    return rebuild(graph, change)
+
+
+def _linear_node(node: Node, op: str, source: Ref, payload: object) -> Node:
+    arguments: dict[str, Argument] = {
+        "input": source,
+        **{k: v for k, v in node.arguments.items() if isinstance(v, Constant)},
+    }
+    return replace(node, op=op, arguments=arguments, outputs=node.outputs[:1], payload=payload)
+
+
+def absorb_padding(graph: Graph) -> Graph:
+    """Give a padding's borders to the only convolution that reads it (tighter, and exact for circular padding)."""
+    counts = uses(graph)
+    producers = {n.name: n for n in graph}
+
+    def change(node: Node) -> Node | None:
+        if node.op != CONVOLUTION or node.payload.transposed or any(any(p) for p in node.payload.padding):
+            return None
+        source = node.refs[0]
+        pad = producers[source.name]
+        if counts[pad.name] != 1 or (borders := _borders(pad, len(node.payload.kernel_size))) is None:
+            return None
+        padding, mode, inner = borders
+        size = inner.info.shape[-len(padding) :]
+        try:
+            payload = replace(node.payload, padding=padding, padding_mode=mode, input_size=size)
+        except ValueError:
+            return None  # a border that torch's own convolution could not have: the padding keeps its own rule
+        return replace(
+            node, arguments={**node.arguments, "input": inner}, payload=payload, sources=(*node.sources, label(pad))
+        )
+
+    return drop_unread(rebuild(graph, change))
+
+
+def _borders(pad: Node, d: int) -> tuple[tuple[tuple[int, int], ...], str, Ref] | None:
+    if pad.op not in ("aten.pad.default", "aten.constant_pad_nd.default") or not isinstance(pad["self"], Ref):
+        return None
+    widths = pad["pad"]
+    mode = {"constant": "zeros"}.get(str(pad.get("mode", "constant")), str(pad.get("mode", "constant")))
+    if not isinstance(widths, tuple):
+        return None
+    numbers = [w for w in widths if isinstance(w, int)]
+    if len(numbers) != len(widths) or any(numbers[2 * d :]) or min(numbers) < 0:
+        return None
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    pairs = (pairs + [(0, 0)] * d)[:d]
+    return tuple(reversed(pairs)), mode, pad["self"]
+
+
+def fold_scales(graph: Graph) -> Graph:
+    """Fold channelwise scales into the linear operation before them (rows) or into all that follow (columns).
+
+    Between a scale and a dense layer there may be views that keep the last axis, and only regroup the others: an entry
+    keeps its place along the last axis, so that the scale and the view commute.
+    """
+    while True:
+        folded = _fold_into_columns(_fold_into_rows(graph))
+        if len(folded) == len(graph):
+            return folded
+        graph = folded
+
+
+def _keeps_last_axis(node: Node) -> bool:
+    if node.op not in _VIEWS or not node.refs:
+        return False
+    before, after = node.refs[0].info.shape, node.output.shape
+    return bool(before) and bool(after) and before[-1] == after[-1]
+
+
+def _behind_views(scale: Scale, before: int, after: int) -> Scale | None:
+    """The scale of a tensor with ``before`` axes as one of a view with ``after`` axes that keeps the last one."""
+    if scale.factor.numel() == 1:
+        return scale
+    return replace(scale, axis=after - 1) if scale.axis == before - 1 else None
+
+
+def _with_new_names(graph: Graph, views: set[str]) -> Graph:
+    """The views get new names: their values are no longer those of the recognised graph."""
+    taken = {node.name for node in graph}
+    names = {}
+    for view in sorted(views):
+        name = f"{view}_rescaled"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names[view] = name
+    return rename(graph, names) if names else graph
+
+
+def _fold_into_rows(graph: Graph) -> Graph:
+    counts = uses(graph)
+    linear: dict[str, Node] = {}
+    views: dict[str, Node] = {}
+    rescaled: set[str] = set()
+
+    def producer(name: str) -> tuple[Node | None, list[str]]:
+        """The linear operation whose output the named one is, and the views in between that nothing else reads."""
+        between = []
+        while name in views and counts[name] == 1:
+            between.append(name)
+            name = views[name].refs[0].name
+        found = linear.get(name)
+        return (None if between and found is not None and found.op != DENSE else found), between
+
+    def change(node: Node) -> Ref | None:
+        if node.op == SCALE:
+            source = node.refs[0]
+            before, between = producer(source.name)
+            if before is not None and counts[before.name] == 1:
+                dims = len(before.output.shape)
+                scale = _behind_views(node.payload, len(source.info.shape), dims) if between else node.payload
+                merged = scale and scale_rows(before.payload, scale, channel_axis(before.payload, dims))
+                if merged is not None:
+                    sources = (*before.sources, *node.sources, label(node))
+                    linear[before.name] = replace(before, payload=merged, sources=sources)
+                    counts[source.name] = counts[node.name]  # the scale's readers now read its source
+                    rescaled.update(between)
+                    return Ref(source.name, node.output)
+        if node.op in _LINEAR:
+            linear[node.name] = node
+        elif _keeps_last_axis(node):
+            views[node.name] = node
+        return None
+
+    graph = rebuild(graph, change)
+    graph = replace(graph, nodes=tuple(linear.get(n.name, n) for n in graph))
+    return _with_new_names(graph, rescaled)
+
+
+def _fold_into_columns(graph: Graph) -> Graph:
+    readers: dict[str, list[Node]] = {}
+    for node in graph:
+        for ref in node.refs:
+            readers.setdefault(ref.name, []).append(node)
+    # per view and linear operation the scale that it takes over, and the payload that a linear operation gets by that
+    scales: dict[str, Node] = {}
+    payloads: dict[str, Linear] = {}
+    for node in graph:
+        if node.op != SCALE or node.name in graph.outputs:
+            continue
+        found = _payloads_behind(node, node, readers, graph.outputs)
+        if found is not None:
+            scales.update(dict.fromkeys((node.name, *found), node))
+            payloads.update({name: payload for name, payload in found.items() if payload is not None})
+
+    def change(node: Node) -> Node | None:
+        scale = scales.get(node.name)
+        if scale is None or scale.name == node.name:
+            return None
+        (key,) = (k for k, v in node.arguments.items() if isinstance(v, Ref))
+        skipped = node.refs[0].name == scale.name
+        changed = replace(node, arguments={**node.arguments, key: scale.refs[0] if skipped else node.refs[0]})
+        if node.name not in payloads:
+            return changed
+        return replace(changed, payload=payloads[node.name], sources=(*node.sources, *scale.sources, label(scale)))
+
+    graph = rebuild(graph, change)
+    graph = replace(graph, nodes=tuple(n for n in graph if n.name not in scales or scales[n.name].name != n.name))
+    return _with_new_names(graph, {name for name in scales if name not in payloads and scales[name].name != name})
+
+
+def _payloads_behind(
+    scale: Node, source: Node, readers: Mapping[str, list[Node]], outputs: Collection[str]
+) -> dict[str, Linear | None] | None:
+    """What the readers of a scale, or of a view of it, become if they take it over: None where one of them cannot.
+
+    A linear operation gets a payload, a view has none.
+    """
+    found: dict[str, Linear | None] = {}
+    dims = len(source.output.shape)
+    behind = scale.payload if source is scale else _behind_views(scale.payload, len(scale.output.shape), dims)
+    for reader in readers.get(source.name, []):
+        if reader.op == DENSE or (reader.op in _LINEAR and source is scale):
+            payload = behind and scale_columns(reader.payload, behind, channel_axis(reader.payload, dims))
+            if payload is None:
+                return None
+            found[reader.name] = payload
+        elif _keeps_last_axis(reader) and reader.name not in outputs:
+            more = _payloads_behind(scale, reader, readers, outputs)
+            if not more:
+                return None
+            found |= {reader.name: None, **more}
+        else:
+            return None
+    return found

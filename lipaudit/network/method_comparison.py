@@ -1,0 +1,266 @@
+"""The figures of several methods for every layer of one network, each beside a certified bracket of the layer's true norm.
+
+A figure below the certified lower end is provably no upper bound of the layer. Every distinct operator is measured once per method,
+and the network's figure is propagated from the same figures, so that its time is that of all its norms.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import count
+
+import torch
+
+from lipaudit.errors import MethodError
+from lipaudit.graph.node import Graph, Node
+from lipaudit.graph.passes.linear import Dense, as_convolution, as_dense
+from lipaudit.network.magnitudes import Extents
+from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
+from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.spectral.bracket import Bracket, round_down
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import ConvolutionNorm
+from lipaudit.spectral.convolution.power_iteration import lower_bound
+from lipaudit.spectral.fingerprint import content_key
+from lipaudit.spectral.oracle import CertifiedNorms, Norms, PublishedNorms
+from lipaudit.spectral.precompute import Progress
+from lipaudit.spectral.published.registry import Method, Options
+from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
+
+# steps of the Lanczos process for the lower end of a convolution's bracket; an audit takes fewer
+STEPS = 40
+# what torch says in a bare RuntimeError where the system gives it no memory of the CPU
+_REFUSED = "DefaultCPUAllocator: can't allocate memory"
+_MEMORY = "it needs more memory than there is"
+_RECURRENT = tuple(f"{space}.{kind}" for space in ("aten", "lipaudit") for kind in ("lstm", "gru", "rnn"))
+
+
+class Outcome(StrEnum):
+    """What became of a measurement."""
+
+    MEASURED = "measured"
+    UNDEFINED = "undefined"  # the method has no figure for this operator
+    SKIPPED = "skipped"  # the method's time was used up
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A figure (None unless measured), the seconds that it took, and why there is none."""
+
+    outcome: Outcome
+    bracket: Bracket | None = None
+    seconds: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TrueNorms(CertifiedNorms):
+    """Certified brackets whose lower ends come from a longer Lanczos process."""
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        """The certified bracket, its lower end raised where the iteration on the true operator gets further."""
+        found = super().convolution(convolution)
+        ordinary = convolution.adjoint() if convolution.transposed else convolution
+        kernel, exponent = scale_to_unit(as_float64(ordinary.kernel), dims=ordinary.kernel.dim())
+        log = lower_bound(ordinary.with_kernel(kernel), None, STEPS)
+        log = round_down(log + log_power_of_two(float(exponent))[0]) if log > -math.inf else log
+        lower = min(max(found.bracket.log_lower, log), found.bracket.log_upper)
+        return replace(found, bracket=replace(found.bracket, log_lower=lower, ends=None))
+
+
+@dataclass(eq=False)
+class TimedNorms:
+    """Other norms with a memory and a clock: each distinct operator is measured once, and nothing is once ``limit`` seconds are over.
+
+    An operator without a figure raises :class:`~lipaudit.errors.MethodError`, as the norms themselves do.
+    """
+
+    norms: Norms
+    limit: float = math.inf
+    seconds: float = 0.0
+    _known: dict[bytes, Measurement] = field(default_factory=dict)
+
+    @property
+    def tolerance(self) -> float:
+        """That of the norms."""
+        return self.norms.tolerance
+
+    @property
+    def weights_known(self) -> bool:
+        """As the norms say."""
+        return self.norms.weights_known
+
+    @property
+    def skipped(self) -> bool:
+        """Whether something was not measured for lack of time."""
+        return any(found.outcome is Outcome.SKIPPED for found in self._known.values())
+
+    def measured(self, linear: Convolution | Dense) -> Measurement:
+        """The figure of a convolution or a dense layer."""
+        if isinstance(linear, Convolution):
+            return self._recalled(content_key(linear), lambda: self.norms.convolution(linear).bracket)
+        return self._recalled(content_key(linear.weight), lambda: self.norms.matrices([linear.weight]))
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        """The figure, recalled or measured."""
+        return ConvolutionNorm(_figure(self.measured(convolution)), "")
+
+    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
+        """The largest of the figures, each recalled or measured."""
+        return Bracket.maximum(_figure(self.measured(Dense(matrix))) for matrix in matrices)
+
+    def _recalled(self, key: bytes, measure: Callable[[], Bracket]) -> Measurement:
+        if key not in self._known:
+            self._known[key] = self._measure(measure)
+        return self._known[key]
+
+    def _measure(self, measure: Callable[[], Bracket]) -> Measurement:
+        if self.seconds >= self.limit:
+            return Measurement(Outcome.SKIPPED, reason=f"the time limit of {self.limit:g} s was used up")
+        begin = time.perf_counter()
+        bracket, reason = None, ""
+        try:
+            bracket = measure()
+        except MethodError as error:
+            reason = str(error)
+        except (MemoryError, torch.OutOfMemoryError):
+            reason = _MEMORY
+        except RuntimeError as error:
+            if _REFUSED not in str(error):
+                raise
+            reason = _MEMORY
+        seconds = time.perf_counter() - begin
+        self.seconds += seconds
+        return Measurement(Outcome.UNDEFINED if bracket is None else Outcome.MEASURED, bracket, seconds, reason)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or dense layer with its true norm and the figures of the methods by name."""
+
+    node: Node
+    linear: Convolution | Dense
+    truth: Measurement
+    figures: dict[str, Measurement]
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method on the whole network: its propagation, the seconds of all its norms, and whether its time was used up."""
+
+    method: Method
+    propagation: Propagation
+    seconds: float
+    skipped: bool
+
+
+def linear_layers(graph: Graph) -> list[tuple[Node, Convolution | Dense]]:
+    """The nodes with a constant kernel or matrix, in topological order."""
+    found = []
+    for node in graph:
+        payload = node.payload
+        linear = payload if isinstance(payload, Convolution | Dense) else as_convolution(node) or as_dense(node)
+        if linear is not None:
+            found.append((node, linear))
+    return found
+
+
+@dataclass
+class _Asked:
+    """Norms that only remember what they were asked for."""
+
+    tolerance: float = 1e-3
+    weights_known: bool = True
+    weights: list[object] = field(default_factory=list)
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        self.weights.append(convolution)
+        return ConvolutionNorm(Bracket.exact(1.0), "")
+
+    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
+        self.weights.append(matrices)
+        return Bracket.exact(1.0)
+
+
+def weighted_elsewhere(graph: Graph) -> list[Node]:
+    """The nodes whose rules ask for norms of weights though they are neither convolution nor dense layer, and recurrent layers."""
+    rows = {node.name for node, _ in linear_layers(graph)}
+    found = []
+    for node in graph:
+        if node.op != "input" and node.name not in rows:
+            norms = _Asked()
+            apply_rule(node, Settings(norms))
+            if norms.weights or node.op.startswith(_RECURRENT):
+                found.append(node)
+    return found
+
+
+def compare_methods(
+    graph: Graph,
+    extents: Callable[[], Extents],
+    methods: Sequence[tuple[Method, Options]],
+    limit: float = math.inf,
+    progress: Progress | None = None,
+) -> tuple[list[Layer], list[MethodResult]]:
+    """Measure every layer by every method, then bound the network by each.
+
+    Args:
+        graph: a simplified graph.
+        extents: gives fresh magnitudes on the domain in force.
+        methods: what to measure with; the tolerance of the options is that of the true norms as well.
+        limit: seconds after which a method measures nothing more; what has begun is finished.
+        progress: called as progress(done, total, what) before each measurement.
+    """
+    nodes = linear_layers(graph)
+    tolerance = max((options.tolerance for _, options in methods), default=1e-3)
+    total, steps = len(nodes) * (1 + len(methods)), count()
+
+    def figures(name: str, norms: TimedNorms) -> list[Measurement]:
+        row = []
+        for node, linear in nodes:
+            if progress is not None:
+                progress(next(steps), total, f"{name} {node.module or node.name}")
+            row.append(norms.measured(linear))
+        return row
+
+    truths = figures("true norm", TimedNorms(TrueNorms(tolerance)))
+    found, results = {}, []
+    for method, options in methods:
+        norms = TimedNorms(PublishedNorms(method, options), limit)
+        found[method.name] = figures(method.name, norms)
+        effects = evaluate_rules(graph, Settings(norms))
+        results.append(MethodResult(method, propagate(graph, effects, extents()), norms.seconds, norms.skipped))
+    if progress is not None:
+        progress(total, total, "")
+    layers = [
+        Layer(node, linear, truths[i], {name: row[i] for name, row in found.items()})
+        for i, (node, linear) in enumerate(nodes)
+    ]
+    return layers, results
+
+
+def is_violation(figure: Measurement, truth: Measurement) -> bool:
+    """Whether a figure lies below the certified lower end of the true norm."""
+    if figure.bracket is None or truth.bracket is None:
+        return False
+    return figure.bracket.log_upper < truth.bracket.log_lower
+
+
+def gaps(result: MethodResult, graph: Graph) -> list[str]:
+    """Why a method has no figure for the network: its nodes without a finite constant."""
+    effects = result.propagation.effects
+    return [
+        f"{node.module or node.name}: {effects[node.name].reason}"
+        for node in graph
+        if node.op != "input" and effects[node.name].status is not Status.FINITE
+    ]
+
+
+def _figure(found: Measurement) -> Bracket:
+    if found.bracket is None:
+        raise MethodError(found.reason)
+    return found.bracket

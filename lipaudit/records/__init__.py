@@ -1,0 +1,1 @@
+"""What an audit, a comparison and a diff found, as plain records: no torch, no text for people, no rendering."""

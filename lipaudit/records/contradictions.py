@@ -1,0 +1,178 @@
+"""What no report may say: figures that contradict their status, their rigor or one another, and numbers that no audit finds.
+
+The rules are those of the record, over the plain JSON of a report. What has another type than it should is left to the decoder, which
+names it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from lipaudit.records.figure import log10_of
+
+STATUSES = ("finite", "unbounded", "unsupported")
+RIGORS = ("certified", "numerical", "estimate")
+# decimal arithmetic, which rounds figures for display and judges gates, holds no power of ten beyond this one
+LARGEST_LOG10 = 999_999.0
+# that many decades over the sum of all that stretches, where rounding alone (2^-53) makes up the sum, is below 1e23
+LARGEST_SHARE = 1e30
+
+_BOUNDS = ("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound", "tightness")
+_ESTIMATES = ("estimate", "log10_estimate", "pixel_estimate", "pixel_log10_estimate")
+_SAID = {"upper_bound", "log10_upper_bound", "estimate", "log10_estimate"}  # one of them says how large
+_FIGURES = (*_BOUNDS, *_ESTIMATES, "log10_lower_bound")
+_UPWARDS = ("upper_bound", "pixel_upper_bound", "estimate", "pixel_estimate")  # rounded up
+# a plain figure and its logarithm, or two ends of a bracket, differ by this at most (in log10, relative): rounding moves them less
+_ROUNDING = 1e-9
+_SMALLEST = 1e-300  # below it a plain figure is rounded outward by more than that
+
+Entry = dict[str, Any]
+
+
+class Part(NamedTuple):
+    """A part of a report that has figures: ``kind`` is network, output, domain or layer, ``place`` is where it stands."""
+
+    kind: str
+    place: str
+    entry: Entry
+    structure: bool = False
+
+
+def contradiction(document: Entry) -> str:
+    """What is wrong in the JSON of a report; empty where nothing is."""
+    settings, network = document.get("settings"), document.get("network")
+    structure = isinstance(settings, dict) and settings.get("structure") is True
+    problems = (
+        part_contradiction(Part(kind, place, entry, structure))
+        for kind, place, entry in _entries(document)
+        if isinstance(entry, dict)  # else the decoder names it with the type that it should have
+    )
+    return next(filter(None, problems), "") or (_of_outputs(network) if isinstance(network, dict) else "")
+
+
+def part_contradiction(part: Part) -> str:
+    """What is wrong in one part by itself; empty where nothing is."""
+    checks = (_of_status, _of_rigor, _of_numbers, _of_logarithms, _of_bracket)
+    return next((problem for check in checks if (problem := check(part))), "")
+
+
+def _entries(document: Entry) -> Iterator[tuple[str, str, Any]]:
+    network, layers = document.get("network"), document.get("layers")
+    yield "network", "network", network
+    for kind, key in (("output", "outputs"), ("domain", "other_domains")):
+        if isinstance(network, dict) and isinstance(network.get(key), list):
+            yield from ((kind, f"network.{key}[{i}]", entry) for i, entry in enumerate(network[key]))
+    if isinstance(layers, list):
+        yield from (("layer", f"layers[{i}]", layer) for i, layer in enumerate(layers))
+
+
+def _of_status(part: Part) -> str:
+    place, entry = part.place, part.entry
+    status = entry.get("status")
+    if status not in STATUSES:
+        return f"{place}.status is {status!r}"
+    bounds = [key for key in _BOUNDS if entry.get(key) is not None]
+    estimates = [key for key in _ESTIMATES if entry.get(key) is not None]
+    if bounds and estimates:
+        return f"{place} has both a {bounds[0]} and a {estimates[0]}"
+    if bounds and entry.get("rigor") == "estimate":
+        return f"{place} is an estimate but has a {bounds[0]}"
+    if estimates and entry.get("rigor", "estimate") not in ("estimate", None):
+        return f"{place} is {entry['rigor']} but has a {estimates[0]}"
+    if status == "finite" and not part.structure and not _SAID.intersection((*bounds, *estimates)):
+        return f"{place} is finite but has no upper bound and no estimate"
+    # a network without a finite upper bound may still have a lower bound: the largest stretching found
+    figures = _FIGURES if part.kind == "network" else (*_FIGURES, "lower_bound")
+    stated = [key for key in figures if entry.get(key) is not None]
+    if part.structure and stated:
+        return f"{place} has a {stated[0]} in a report without figures"
+    return f"{place} is {status} but has a {stated[0]}" if status != "finite" and stated else ""
+
+
+def _of_rigor(part: Part) -> str:
+    place, entry = part.place, part.entry
+    rigor = entry.get("rigor")
+    if rigor is not None and rigor not in RIGORS:
+        return f"{place}.rigor is {rigor!r}"
+    if rigor is None and part.kind != "output" and entry["status"] == "finite" and not part.structure:
+        return f"{place} is finite but has no rigor"
+    return ""
+
+
+def _of_numbers(part: Part) -> str:
+    place, entry = part.place, part.entry
+    for key in (*_FIGURES, "lower_bound", "share"):
+        value = _number(entry, key)
+        if value is None:
+            continue
+        if "log10" in key:
+            if abs(value) > LARGEST_LOG10:
+                return f"{place}.{key} is {value!r}, beyond all that can be computed with ({LARGEST_LOG10:.0f})"
+        elif key == "share":
+            if abs(value) > LARGEST_SHARE:
+                return f"{place}.share is {value!r}, and no share is beyond {LARGEST_SHARE!r}"
+        elif value < 0:
+            return f"{place}.{key} is {value!r}, which is negative"
+    return ""
+
+
+def _of_logarithms(part: Part) -> str:
+    place, entry = part.place, part.entry
+    for key in (*_UPWARDS, "lower_bound"):
+        logarithm = f"pixel_log10_{key[6:]}" if key.startswith("pixel_") else f"log10_{key}"
+        plain, log10 = _number(entry, key), _number(entry, logarithm)
+        if plain is not None and log10 is not None and not _agree(plain, log10, upwards=key in _UPWARDS):
+            return f"{place} has the {key} {plain!r} and the {logarithm} {log10!r}, which are not the same number"
+    return ""
+
+
+def _agree(plain: float, log10: float, upwards: bool) -> bool:
+    """Whether two figures are one, ``plain`` being rounded up or down where floats end."""
+    if plain == 0:  # as a bound it is exact and has no logarithm
+        return not upwards and log10 < math.log10(_SMALLEST)
+    found = math.log10(plain)
+    if _close(found, log10):
+        return True
+    if upwards:
+        return plain < _SMALLEST and log10 < found
+    return (plain < _SMALLEST or plain == sys.float_info.max) and log10 > found
+
+
+def _of_bracket(part: Part) -> str:
+    place, entry = part.place, part.entry
+    lower, upper = (_size(entry, key) for key in ("lower_bound", "upper_bound"))
+    if lower is None or upper is None or lower <= upper or _close(lower, upper):
+        return ""
+    return f"{place} has a lower bound (10^{lower:.6g}) above its upper bound (10^{upper:.6g})"
+
+
+def _of_outputs(network: Entry) -> str:
+    """Whether the outputs can be those of the network, whose figure is the root of the sum of their squares."""
+    outputs = network.get("outputs")
+    for i, output in enumerate(outputs if isinstance(outputs, list) else []):
+        if not isinstance(output, dict) or network.get("status") != "finite":
+            continue
+        if output.get("status") != "finite":
+            return f"network is finite but network.outputs[{i}] is {output.get('status')}"
+        if network.get("rigor") != "estimate" and any(output.get(key) is not None for key in _ESTIMATES):
+            return f"network is {network.get('rigor')} but network.outputs[{i}] is an estimate"
+    return ""
+
+
+def _close(a: float, b: float) -> bool:
+    return a == b or abs(a - b) <= _ROUNDING * max(1.0, abs(a), abs(b))
+
+
+def _size(entry: Entry, key: str) -> float | None:
+    """The decimal logarithm of a bound, minus infinity for 0; None where there is none."""
+    return log10_of(_number(entry, key), _number(entry, f"log10_{key}"))
+
+
+def _number(entry: Entry, key: str) -> float | None:
+    value = entry.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else None

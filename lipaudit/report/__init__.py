@@ -1,1 +1,0 @@
-"""The report and its renderings."""

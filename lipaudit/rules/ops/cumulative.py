@@ -1,0 +1,21 @@
+"""Running extremes and running log-sums along an axis.
+
+Each of the n results along a slice has a gradient of norm 1 at most (one entry, or a softmax of those so far), so that the
+Jacobian of a slice has a Frobenius norm of at most sqrt(n), attained where the first entry is larger than all others.
+"""
+
+from __future__ import annotations
+
+from lipaudit.graph.node import Node
+from lipaudit.rules.operands import data, number, root, stretch
+from lipaudit.rules.rule import Effect, Settings, rule
+
+
+@rule(
+    "aten.cummax.default", "aten.cummin.default", "aten.logcumsumexp.default",
+    formula="sqrt(n) over n entries", source="n gradients of norm 1 at most", exact=True,
+)  # fmt: skip
+def running_extreme(node: Node, _settings: Settings) -> Effect:
+    """The largest, the smallest or the log-sum of the exponentials so far."""
+    shape = data(node, "self").shape
+    return stretch(node, {"self": root(shape[int(number(node, "dim"))] if shape else 1)})

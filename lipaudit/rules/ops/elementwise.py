@@ -1,0 +1,75 @@
+"""Compositions of element-wise operations as one function of each entry: the constant is the supremum of its |slope|."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from lipaudit.graph.functions.largest_slope import Slopes
+from lipaudit.graph.node import Node
+from lipaudit.graph.passes.elementwise import ELEMENTWISE, Elementwise
+from lipaudit.rules.region.magnitude import Magnitude, ranged
+from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
+from lipaudit.spectral.interval import Interval
+
+
+@rule(
+    ELEMENTWISE,
+    formula="sup |g'| of the composed function g of one entry, over all numbers or the interval that holds every entry",
+    source="interval branch and bound (Hansen and Walster); mean value theorem between continuous joints",
+    two_sided=True, entrywise=True, where_bounded=True,
+)  # fmt: skip
+def elementwise(node: Node, _settings: Settings) -> Effect:
+    """A function that arrived as element-wise operations of one tensor and constants."""
+    payload: Elementwise = node.payload
+
+    everywhere = payload.slopes()
+
+    def within(interval: Interval) -> Bracket:
+        slopes = payload.slopes(interval.low, interval.high)
+        return Bracket.at_most(slopes.upper, Rigor.NUMERICAL if slopes.steps else Rigor.CERTIFIED)
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        found = operands[0].least(within)
+        if everywhere.upper <= found.upper:
+            return _effect(payload, everywhere)
+        return Effect.stretch(found, note=_note(payload, everywhere))
+
+    return replace(_effect(payload, everywhere), given=given)
+
+
+def _effect(payload: Elementwise, found: Slopes) -> Effect:
+    if found.jumps:
+        jump = found.jumps[0]
+        return Effect.unbounded(
+            f"the function ({payload.formula}) jumps by {jump.size:.3g} where its operand is {float(jump.at):.6g}"
+        )
+    if math.isinf(found.upper):
+        grows = "grows beyond every bound" if found.grows else "has no bound that is known"
+        return Effect.unbounded(f"the slope of the function ({payload.formula}) {grows}")
+    rigor = Rigor.NUMERICAL if found.steps else Rigor.CERTIFIED
+    return Effect.stretch(_bracket(found, rigor), note=_note(payload, found))
+
+
+def _note(payload: Elementwise, found: Slopes) -> str:
+    name = f"written out: {payload.formula}"
+    if not found.steps:
+        return name
+    step, digits = found.steps[0], "float64" if payload.dtype == torch.float64 else "float32"
+    return f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below {digits} rounding"
+
+
+def _bracket(found: Slopes, rigor: Rigor) -> Bracket:
+    if found.lower == found.upper:
+        return Bracket.exact(found.upper, rigor)
+    return Bracket(log_down(found.lower), log_up(found.upper), rigor)
+
+
+@ranged(ELEMENTWISE)
+def values(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """The values of the function on the interval of its operand."""
+    found = node.payload.values(intervals[0].low, intervals[0].high)
+    return Interval(found.low, found.high)

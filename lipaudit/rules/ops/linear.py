@@ -1,0 +1,156 @@
+"""Convolutions, dense layers and folded scales: linear maps given by weights, whose constant is their spectral norm.
+
+y = K * x + b has the Lipschitz constant sigma_1(K *), whatever b is. The certified brackets come from ``spectral``; what a batch norm
+folded into a kernel adds in rounding is covered by a margin (:mod:`lipaudit.graph.passes.folding_errors`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.passes.folding_errors import exact_norm
+from lipaudit.graph.passes.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
+from lipaudit.rules.contraction import matrix_product
+from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
+from lipaudit.rules.ops.matrix_products import BILINEAR, matrix_norm
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket
+
+KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
+
+
+@rule(
+    CONVOLUTION,
+    *CONVOLUTIONS,
+    formula="sigma_1 of the convolution with its padding, stride, dilation, groups and size",
+    source="grid or torus supremum of sigma_1 of the symbol; zero padding is a compression",
+    two_sided=True,
+    where_bounded=True,
+)
+def convolution(node: Node, settings: Settings) -> Effect:
+    """A convolution or transposed convolution with a constant kernel."""
+    if node.payload is None and count_refs(node["weight"]) and count_refs(node["input"]):
+        return Effect.where_bounded(KERNEL, lambda operands: _data_dependent_kernel(node, operands))
+    payload = node.payload or as_convolution(node)
+    if payload is None:
+        return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
+    found = settings.norms.convolution(payload)
+    bracket, note = exact_norm(found.bracket, payload), found.note
+    if node.payload is not None:
+        return Effect.stretch(bracket, note=note)
+    factors: dict[str, Bracket | float] = {"input": bracket}
+    if isinstance(node.get("bias"), Ref):  # added at every position of every sample
+        factors["bias"] = root(math.prod(node.output.shape) // payload.channels[1])
+    return stretch(node, factors, note=note)
+
+
+_OPERANDS = {
+    "aten.linear.default": ("input", "weight"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.mm.default": ("self", "mat2"),
+    "aten.matmul.default": ("self", "other"),
+}
+
+
+def _reads_data(node: Node) -> bool:
+    """Whether a factor depends on the input; otherwise it is a sum with a constant product."""
+    return node.payload is not None or any(count_refs(node[key]) for key in _OPERANDS[node.op])
+
+
+@rule(
+    DENSE,
+    "aten.linear.default",
+    "aten.addmm.default",
+    "aten.mm.default",
+    "aten.matmul.default",
+    formula="sigma_1(W)",
+    source="[P] Theorem 3 (Gram iteration)",
+    exact=True,
+    where_bounded=True,
+    covers=_reads_data,
+)
+def dense(node: Node, settings: Settings) -> Effect:
+    """A matrix product with a constant on one side; leading axes are a batch."""
+    if node.payload is not None:
+        payload: Dense = node.payload
+        return Effect.stretch(exact_norm(matrix_norm([payload.weight], settings), payload))
+    operands = {key: node[key] for key in _OPERANDS[node.op]}
+    varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
+    constants = [v for v in operands.values() if isinstance(v, Constant)]
+    if len(varying) == 2:
+        return _two_matrices(node, *varying.values())
+    if len(varying) != 1 or len(constants) != 1:
+        return Effect.unsupported(f"{node.op} without one data-dependent and one constant operand")
+    (key, source), value = *varying.items(), constants[0].value.detach()
+    # a vector is a matrix with one row, a stack of matrices is block diagonal
+    matrices = value.reshape(-1, *value.shape[-2:]) if value.dim() > 1 else value[None, None]
+    bracket = matrix_norm(matrices, settings)
+    scale = node.get("alpha", 1)
+    bracket = bracket * rounded(abs(float(scale))) if scale != 1 else bracket  # type: ignore[arg-type]
+    # broadcasting a stack of constants applies several of them to the same data
+    stack = source.info.shape[:-2]
+    stacks = torch.broadcast_shapes(stack, value.shape[:-2])  # type: ignore[no-untyped-call]
+    copies = math.prod(stacks) // max(1, math.prod(stack))
+    if copies > 1:  # the copies need not be stretched by the same vector
+        bracket = bracket * root(copies) * Bracket(-math.inf, 0.0)
+    factors: dict[str, Bracket | float] = {key: bracket}
+    if node.op == "aten.addmm.default":
+        factors["self"] = rounded(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
+    if node.op == "aten.linear.default" and isinstance(node["bias"], Ref):
+        factors["bias"] = root(repeats(node["bias"], node.output))
+    return stretch(node, factors)
+
+
+def _data_dependent_kernel(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
+    """K * x = sum over the taps t of K_t S_t x, S_t a shift: at most sqrt(taps) ||K||_F in x, sqrt(taps) ||x|| in K.
+
+    ||sum_t K_t S_t x|| <= sum_t ||K_t|| ||x|| <= sqrt(taps) ||K||_F ||x||, and every tap of dK meets each entry of x at
+    most once. Striding, dilation, groups and zero padding drop terms.
+    """
+    source, kernel, *bias = operands
+    taps = root(math.prod(kernel.shape[2:]))
+    factors = [taps * kernel.size(range(len(kernel.shape))), taps * source.size(range(len(source.shape)))]
+    if bias:
+        factors.append(root(math.prod(node.output.shape) // bias[0].shape[0]))
+    return Effect.stretch(*factors)
+
+
+def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
+    """A product of two data-dependent matrices, and what is added to it."""
+    transposed = node.op == "aten.linear.default"
+    shape = right.info.shape[::-1] if transposed else right.info.shape
+    product = matrix_product(left.info.shape, shape, node.output.shape)
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        keys = [key for key, argument in node.arguments.items() if isinstance(argument, Ref)]
+        first, second = (keys.index(key) for key in _OPERANDS[node.op])
+        other = operands[second]
+        if transposed:  # the norms of a matrix and its transpose agree, and the weight of a linear layer has two axes
+            factors = other.size((0, 1)), operands[first].size(range(len(operands[first].shape)))
+        else:
+            factors = product.factors(operands[first], other)
+        scale = rounded(abs(float(node.get("alpha", 1))))  # type: ignore[arg-type]
+        found = {keys[first]: scale * factors[0], keys[second]: scale * factors[1]}
+        for key in set(keys) - set(found):  # a data-dependent bias or summand
+            weight = rounded(abs(float(node.get("beta", 1))))  # type: ignore[arg-type]
+            found[key] = weight * root(repeats(node[key], node.output))
+        return Effect.stretch(*(found[key] for key in keys))
+
+    return Effect.where_bounded(BILINEAR, given)
+
+
+@rule(
+    SCALE,
+    formula="max |scale|",
+    source="a diagonal map; its norm is its largest entry",
+    exact=True,
+    complex_numbers=True,
+)
+def scale(node: Node, _settings: Settings) -> Effect:
+    """A channelwise scale (batch norm in eval mode, LayerScale, a constant factor) that could not be folded."""
+    largest = Bracket.exact(float(node.payload.factor.abs().max()))
+    return Effect.stretch(exact_norm(largest, node.payload))

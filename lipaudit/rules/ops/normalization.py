@@ -1,0 +1,165 @@
+"""Normalisation layers: stored statistics make a scale per channel, the others divide by a data-dependent size.
+
+For y = gamma (x - mean) / s with s = sqrt(var + eps) over D entries the Jacobian is diag(gamma) (P - z z^T / D) / s,
+where P removes the mean and z is the normalised row. Its norm is at most max|gamma| / s <= max|gamma| / sqrt(eps),
+approached where the row is constant. For RMS norm P is the identity and s = sqrt(mean(x^2) + eps): max|gamma| /
+sqrt(eps), attained at 0.
+
+l2 normalisation x / max(||x||, eps) is x / eps inside the ball and a radial projection with the factor 1 / ||x|| outside.
+x / (||x|| + eps) has the Jacobian (I - x x^T / (||x|| (||x|| + eps))) / (||x|| + eps). Both have the constant 1 / eps,
+approached at 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.node import Node
+from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
+from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, root, rounded, stretch
+from lipaudit.rules.region.magnitude import Magnitude, Region, ceiling
+from lipaudit.rules.region.radii import Radii
+from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket
+
+
+@rule(
+    "aten.batch_norm.default",
+    "aten.native_batch_norm.default",
+    "aten.cudnn_batch_norm.default",
+    "aten._native_batch_norm_legit.default",
+    "aten._native_batch_norm_legit_no_training.default",
+    "aten._batch_norm_no_update.default",
+    formula="max |weight / sqrt(running_var + eps)|",
+    source="a diagonal map; its norm is its largest entry",
+    exact=True,
+)
+def batch_norm(node: Node, _settings: Settings) -> Effect:
+    """Batch norm with running statistics; the statistics that some spellings return beside the output are constants."""
+    if node.get("training", False):
+        return Effect.unsupported(
+            "batch norm in training mode uses the batch's statistics; audit the network in eval mode"
+        )
+    return _stored_statistics(node)
+
+
+def _stored_statistics(node: Node) -> Effect:
+    weight, variance = constant(node, "weight"), constant(node, "running_var")
+    if variance is None:
+        return Effect.unsupported("batch norm without constant running statistics; audit the network in eval mode")
+    epsilon = number(node, "eps" if "eps" in node.arguments else "epsilon")
+    shifted = variance + epsilon
+    if not is_finite(shifted) or bool((shifted <= 0).any()) or (weight is not None and not is_finite(weight)):
+        return Effect.unsupported("the variance of batch norm is not positive or its weight is not finite")
+    scale = (torch.ones_like(variance) if weight is None else weight) / shifted.sqrt()
+    return stretch(node, {"input": rounded(largest(scale))})
+
+
+@rule(
+    "aten.layer_norm.default", "aten.native_layer_norm.default",
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)",
+)  # fmt: skip
+def layer_norm(node: Node, _settings: Settings) -> Effect:
+    """Layer norm over the last axes, D entries each."""
+    axes = node["normalized_shape"]
+    row = math.prod(axes) if isinstance(axes, tuple) else 1  # type: ignore[arg-type]
+    return _centred(node, row, constant(node, "weight"))
+
+
+@rule(
+    "aten.group_norm.default", "aten.native_group_norm.default",
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)",
+)  # fmt: skip
+def group_norm(node: Node, _settings: Settings) -> Effect:
+    """Layer norm over each group of channels and all positions; the weight has one entry per channel."""
+    groups = int(number(node, "num_groups" if "num_groups" in node.arguments else "group"))
+    shape = data(node, "input").shape
+    return _centred(node, math.prod(shape) // (shape[0] * groups), constant(node, "weight"))
+
+
+@rule(
+    "aten.instance_norm.default",
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)",
+)  # fmt: skip
+def instance_norm(node: Node, _settings: Settings) -> Effect:
+    """Layer norm over the positions of each channel, or batch norm where running statistics are in use."""
+    if not node["use_input_stats"]:
+        return _stored_statistics(node)
+    return _centred(node, math.prod(data(node, "input").shape[2:]), constant(node, "weight"))
+
+
+@rule(
+    "aten.rms_norm.default", "aten._fused_rms_norm.default",
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (I - z z^T / D) / s with s >= sqrt(eps)",
+)  # fmt: skip
+def rms_norm(node: Node, _settings: Settings) -> Effect:
+    """x / sqrt(mean(x^2) + eps) weight over the last axes; eps is the resolution of the dtype unless given."""
+    axes = node["normalized_shape"]
+    row = math.prod(axes) if isinstance(axes, tuple) else 1  # type: ignore[arg-type]
+    if node["eps"] is None:
+        dtype = data(node, "input").dtype
+        epsilon = torch.finfo(torch.float64 if dtype is torch.float64 else torch.float32).eps
+    else:
+        epsilon = number(node, "eps")
+    return _divided(node, constant(node, "weight"), epsilon, row, outputs=("rstd",))
+
+
+@rule(
+    NORMALIZATION,
+    formula="1/sqrt(eps) for z / sqrt(mean(z^2) + eps), 1/eps for z / max(|z|, eps) and z / (|z| + eps)",
+    source="J = (P - z z^T / D) / s with s >= sqrt(eps); the factor 1 / (|z| + eps) is at most 1/eps",
+    exact=True,
+)
+def normalization(node: Node, _settings: Settings) -> Effect:
+    """A normalisation of rows without weights, as the graph's recognition leaves it; 0 for centred rows of one entry."""
+    payload: Normalization = node.payload
+    shape = data(node, "input").shape
+    if not payload.epsilon > 0:
+        return Effect.unbounded("a normalisation without a positive eps has no finite constant: set eps > 0")
+    if payload.centred and math.prod(shape[axis] for axis in payload.axes) == 1:
+        return stretch(node, {"input": 0.0})
+    if payload.form == "root":
+        return stretch(node, {"input": inverse_root(payload.epsilon)})
+    return stretch(node, {"input": rounded(1 / payload.epsilon)})
+
+
+def _centred(node: Node, row: int, weight: torch.Tensor | None) -> Effect:
+    """The effect of a norm that removes the mean of rows of ``row`` entries."""
+    return _divided(node, weight, number(node, "eps"), row, outputs=("mean", "rstd"), constant_output=row == 1)
+
+
+def _divided(
+    node: Node,
+    weight: torch.Tensor | None,
+    epsilon: float,
+    row: int,
+    outputs: tuple[str, ...],
+    constant_output: bool = False,
+) -> Effect:
+    """max|weight| / sqrt(eps); native spellings return statistics as well, and the constant must hold for each output.
+
+    The mean has the constant 1 / sqrt(D). The reciprocal size 1 / s has the gradient -(x - mean) / (D s^3), whose norm
+    sqrt(var / D) / s^3 is largest at var = eps / 2: 2 / (3 sqrt(3) eps sqrt(D)).
+    """
+    if weight is not None and not is_finite(weight):
+        return Effect.unsupported("the weight of the normalisation holds NaN or infinity")
+    if epsilon <= 0:
+        return Effect.unbounded("a normalisation without a positive eps has no finite constant: set eps > 0")
+    factor = Bracket.exact(largest(weight)) * inverse_root(epsilon)
+    if constant_output:
+        factor = Bracket.exact(0.0)
+    if len(node.outputs) > 1:
+        statistics = {"mean": inverse_root(row), "rstd": rounded(2 / (3 * math.sqrt(3 * row) * epsilon))}
+        factor = Bracket.maximum([factor, *(statistics[name] for name in outputs)])
+    return stretch(node, {"input": factor})
+
+
+@ceiling(NORMALIZATION)
+def normalized(node: Node, _operands: tuple[Magnitude, ...]) -> Region:
+    """z / sqrt(mean(z^2) + eps) has a norm of at most sqrt(D), z / max(||z||, eps) and z / (||z|| + eps) of at most 1."""
+    shape, axes = node.output.shape, node.payload.axes
+    entries = math.prod(shape[a] for a in axes)
+    bound = root(entries) if node.payload.form == "root" else Bracket.exact(1.0)
+    return Region((Radii.of(shape, {tuple(axes): bound}),), 0.0)

@@ -1,0 +1,142 @@
+"""Pooling. Max pooling picks entries, average pooling is a separable linear map.
+
+Max pooling: |max over W of x - max over W of y|^2 <= sum over W of |x - y|^2, and a position counts once per window
+that contains it, so that the constant is the root of the largest number of windows covering one position. It is
+attained by an entry larger than its neighbours. Padding and ceil mode only change which windows exist.
+
+Average pooling: the matrix is the Kronecker product of one matrix per axis, with every option of the divisor.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lipaudit.graph.node import Node
+from lipaudit.rules.operands import data, integers, number, root, rounded, stretch
+from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.separable import (
+    adaptive_windows,
+    averaging_matrix,
+    axis_norm,
+    largest_cover,
+    padded_lengths,
+    pooling_windows,
+    separable_norm,
+)
+
+# Entries of one axis's matrix; an eighth of a gigabyte in float64.
+MATRIX_LIMIT = 2**24
+
+
+def axis_tolerance(settings: Settings) -> float:
+    """The tolerance of one axis's norm, so that the product over three axes keeps the whole one."""
+    return max(settings.norms.tolerance / 4, 1e-9)
+
+
+def _axes(node: Node) -> int:
+    """The number of pooled axes, from the operation's name."""
+    return int(node.op[node.op.index("pool") + 4])
+
+
+def _spatial(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes of the pooled axes before and after."""
+    axes = _axes(node)
+    return data(node, "self").shape[-axes:], node.outputs[0].shape[-axes:]
+
+
+def _windows(node: Node) -> list[list[range]]:
+    """The windows of every axis; an empty stride is the kernel size."""
+    sizes, outputs = _spatial(node)
+    kernel = integers(node, "kernel_size", len(sizes))
+    stride = integers(node, "stride", len(sizes)) or kernel
+    padding = integers(node, "padding", len(sizes))
+    dilation = integers(node, "dilation", len(sizes)) if "dilation" in node.arguments else (1,) * len(sizes)
+    return [pooling_windows(*axis) for axis in zip(sizes, outputs, kernel, stride, padding, dilation, strict=True)]
+
+
+@rule(
+    *(f"aten.max_pool{d}d{suffix}.default" for d in (1, 2, 3) for suffix in ("", "_with_indices")),
+    formula="sqrt(product over the axes of the largest number of windows over one position)",
+    source="one entry of each window is picked",
+    exact=True,
+)
+def max_pool(node: Node, _settings: Settings) -> Effect:
+    """3x3 windows with stride 2 cover a pixel up to 4 times: 2; without overlap 1."""
+    windows = _windows(node)
+    if any(len(window) == 0 for axis in windows for window in axis):
+        return Effect.unsupported("a window of max pooling reads padding only: its output is minus infinity")
+    return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
+
+
+@rule(
+    *(f"aten.adaptive_max_pool{d}d.default" for d in (1, 2, 3)),
+    formula="sqrt(product over the axes of the largest number of windows over one position)",
+    source="one entry of each window is picked",
+    exact=True,
+)
+def adaptive_max_pool(node: Node, _settings: Settings) -> Effect:
+    """Max pooling to a given size; windows overlap where it does not divide the input's."""
+    windows = [adaptive_windows(*axis) for axis in zip(*_spatial(node), strict=True)]
+    return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
+
+
+@rule(
+    *(f"aten.avg_pool{d}d.default" for d in (1, 2, 3)),
+    formula="product over the axes of sigma_1 of the 1-D averaging matrix",
+    source="sigma_1 of a Kronecker product is the product of sigma_1",
+    exact=True,
+)
+def avg_pool(node: Node, settings: Settings) -> Effect:
+    """Average pooling with padding, ceil mode, count_include_pad and divisor_override."""
+    sizes, outputs = _spatial(node)
+    kernel = integers(node, "kernel_size", len(sizes))
+    stride = integers(node, "stride", len(sizes)) or kernel
+    padding = integers(node, "padding", len(sizes))
+    override = node.get("divisor_override")
+    geometry = list(zip(_windows(node), sizes, outputs, kernel, stride, padding, strict=True))
+    if override is not None:
+        divisors = [[1] * m for m in outputs]
+    elif node["count_include_pad"]:
+        divisors = [padded_lengths(n, m, k, s, p) for _, n, m, k, s, p in geometry]
+    else:
+        divisors = [[len(w) for w in windows] for windows, *_ in geometry]
+    effect = _average([windows for windows, *_ in geometry], sizes, divisors, node, settings)
+    if override is None or not effect.factors:
+        return effect
+    return stretch(node, {"self": effect.factors[0] * rounded(1 / abs(number(node, "divisor_override")))})
+
+
+@rule(
+    *(f"aten.adaptive_avg_pool{d}d.default" for d in (1, 2, 3)),
+    *(f"aten._adaptive_avg_pool{d}d.default" for d in (2, 3)),
+    formula="product over the axes of sigma_1 of the 1-D averaging matrix (1 / sqrt(n) for global pooling)",
+    source="sigma_1 of a Kronecker product is the product of sigma_1",
+    exact=True,
+)
+def adaptive_avg_pool(node: Node, settings: Settings) -> Effect:
+    """Average pooling to a given size."""
+    sizes, outputs = _spatial(node)
+    windows = [adaptive_windows(n, m) for n, m in zip(sizes, outputs, strict=True)]
+    return _average(windows, sizes, [[len(w) for w in axis] for axis in windows], node, settings)
+
+
+def _average(
+    windows: list[list[range]], sizes: tuple[int, ...], divisors: list[list[int]], node: Node, settings: Settings
+) -> Effect:
+    norms: dict[object, Bracket] = {}  # the axes of an image mostly share one matrix
+    brackets = []
+    for axis, size, divisor in zip(windows, sizes, divisors, strict=True):
+        if len(axis) * size > MATRIX_LIMIT:
+            return Effect.unsupported(
+                f"pooling {size} entries to {len(axis)} takes a matrix of more than {MATRIX_LIMIT} entries; "
+                "audit a smaller input"
+            )
+        key = (tuple(axis), size, tuple(divisor))
+        if key not in norms:
+            # one rounded division per entry
+            norms[key] = axis_norm(
+                averaging_matrix(axis, size, divisor), entry_error=2.0**-52, tol=axis_tolerance(settings)
+            )
+        brackets.append(norms[key])
+    return stretch(node, {"self": separable_norm(brackets)})

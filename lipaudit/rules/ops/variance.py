@@ -1,0 +1,61 @@
+"""Variances of slices, a quadratic form: var(x) = ||P x||^2 / (m - correction), P removing the mean of m entries.
+
+Its gradient is 2 P x / (m - correction). Three bounds of ||P x|| follow from what is known of x, and the least counts: ||x||;
+||P c|| + ||x - c|| for a centre c; and sqrt(m) (high - low) / 2 where every entry lies in [low, high] (Popoviciu 1935).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from lipaudit.graph.node import Node
+from lipaudit.rules.operands import data, root, rounded
+from lipaudit.rules.ops.reduction import degrees_lost
+from lipaudit.rules.region.magnitude import Magnitude, computed_size
+from lipaudit.rules.region.radii import axes_of
+from lipaudit.rules.region.radii_of_operations import reduced_axes
+from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.spectral.bracket import Bracket, Rigor
+
+
+def centred_size(operand: Magnitude, axes: Iterable[int]) -> Bracket:
+    """A bound of ||P v_T|| over all slices over the axes T, P removing the mean of the slice."""
+    chosen = axes_of(axes, len(operand.shape))
+    bounds = [operand.size(chosen)]
+    radius = operand.spread(chosen)
+    if radius.log_upper < math.inf and operand.centre is not None and operand.centre.numel() and chosen:
+        deviations = operand.centre - operand.centre.mean(sorted(chosen), keepdim=True)
+        bounds.append(Bracket.sum([radius, computed_size(deviations, chosen)]))
+    half = (operand.interval.high - operand.interval.low) / 2
+    if half < math.inf:
+        count = math.prod(operand.shape[axis] for axis in chosen)
+        bounds.append(Bracket.at_most(half * (1 + 2.0**-50), Rigor.NUMERICAL) * root(count))
+    return min(bounds, key=lambda bound: bound.log_upper)
+
+
+@rule(
+    "aten.var.default", "aten.var.dim", "aten.var.correction",
+    "aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction",
+    formula="unbounded; 2 ||P x|| / (m - correction) where the m entries are bounded, P removing their mean",
+    source="a quadratic form; its gradient is 2 P x / (m - correction)",
+    where_bounded=True,
+)  # fmt: skip
+def variance(node: Node, _settings: Settings) -> Effect:
+    """The variance is quadratic: its gradient grows with the input."""
+    shape = data(node, "self").shape
+    axes = reduced_axes(node, len(shape))
+    count = math.prod(shape[a] for a in axes)
+    correction = degrees_lost(node)
+    if count <= correction:
+        return Effect.unsupported(f"a variance over {count} entries with correction {correction:g} is not defined")
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        gradient = centred_size(operands[0], axes) * rounded(2 / (count - correction))
+        if "var_mean" in node.op:  # both outputs, each with its own constant; the mean has 1 / sqrt(m)
+            gradient = Bracket.maximum([gradient, rounded(1 / math.sqrt(count))])
+        return Effect.stretch(gradient)
+
+    return Effect.where_bounded(
+        "a variance is quadratic in its input; the standard deviation would have a finite constant", given
+    )

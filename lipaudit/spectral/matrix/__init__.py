@@ -1,0 +1,1 @@
+"""Norms of dense matrices: Gram iteration and what certifies it."""

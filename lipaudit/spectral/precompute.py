@@ -1,0 +1,168 @@
+"""The norms of all weights of a network, found before any rule asks for them: equal ones once, several at a time.
+
+On a CPU the layers are shared among threads that compute with one thread each, which takes less than several threads for one layer;
+only the largest are worked on by all threads. On a GPU they form batches (``many``). What a store already knows is not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+
+import torch
+
+from lipaudit.errors import NonFiniteWeightsError, OutputError
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.cache import NormStore, stored_key
+from lipaudit.spectral.convolution.batch import convolution_norms, matrix_norms
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.norm import ConvolutionNorm, convolution_norm
+from lipaudit.spectral.fingerprint import content_key
+from lipaudit.spectral.matrix.gram import spectral_norm
+from lipaudit.spectral.oracle import CertifiedNorms
+
+# Layers that are worked on at a time hold some hundred megabytes each.
+MOST_WORKERS = 4
+# Weights with more numbers are worked on by all threads, one after another.
+LARGE_NUMBERS = 2**24
+
+Weight = Convolution | torch.Tensor
+Progress = Callable[[int, int, str], None]
+
+
+class KnownNorms(CertifiedNorms):
+    """Certified norms, those of the given weights found beforehand; weights are recognised by identity, others measured one by one.
+
+    Args:
+        weights: convolutions and matrices by the name that ``progress`` shows.
+        tolerance: relative, as for :func:`lipaudit.spectral.convolution.norm.convolution_norm`.
+        device: where the norms are computed.
+        store: where norms are kept from one audit to the next.
+        progress: called as progress(done, total, name).
+
+    Attributes:
+        distinct, recalled: how many different weights there are, and how many of their norms the store knew.
+        unsaved: why the store did not take the others, if it did not.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[tuple[str, Weight]],
+        tolerance: float,
+        device: torch.device | str = "cpu",
+        store: NormStore | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(tolerance)
+        place = torch.device(device)
+        keys = [stored_key(content_key(weight), tolerance, place) for _, weight in weights]
+        named = dict(zip(keys, weights, strict=True))
+        found = {} if store is None else store.read(named)
+        self.distinct, self.recalled = len(named), len(found)
+        fresh: dict[bytes, ConvolutionNorm] = {}
+        self.unsaved = ""
+        try:
+            _find({key: named[key] for key in named if key not in found}, tolerance, place, progress, fresh)
+        finally:  # an interrupted audit has found something, too
+            if store is not None:
+                self.unsaved = _kept(store, fresh)
+        found |= fresh
+        # the objects are kept, so that their identities stay theirs
+        self._known = {
+            id(weight): (weight, found[key]) for key, (_, weight) in zip(keys, weights, strict=True) if key in found
+        }
+
+    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+        """What was found for this object, else the norm alone."""
+        known = self._known.get(id(convolution))
+        return super().convolution(convolution) if known is None else known[1]
+
+    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
+        """The largest norm; what was found for the objects that are known."""
+        several = list(matrices)
+        unknown = [matrix for matrix in several if id(matrix) not in self._known]
+        known = [self._known[id(matrix)][1].bracket for matrix in several if id(matrix) in self._known]
+        return Bracket.maximum([*known, *([super().matrices(unknown)] if unknown else [])])
+
+
+def _kept(store: NormStore, norms: Mapping[bytes, ConvolutionNorm]) -> str:
+    """Write norms that are good without being written; why not, if not."""
+    try:
+        store.write(norms)
+    except OutputError as error:
+        return str(error)
+    return ""
+
+
+def _find(
+    weights: Mapping[bytes, tuple[str, Weight]],
+    tol: float,
+    device: torch.device,
+    progress: Progress | None,
+    found: dict[bytes, ConvolutionNorm],
+) -> None:
+    """Fill in the norms by key. Weights with NaN or infinity are left out on a CPU: the rule that asks for them tells where they are."""
+    if progress is not None:
+        progress(0, len(weights), "")
+    if device.type != "cpu":
+        found.update(_in_batches(weights, tol, device))
+        return
+    for count, (key, norm) in enumerate(_on_cpu(weights, tol), start=1):
+        if norm is not None:
+            found[key] = norm
+        if progress is not None:
+            progress(count, len(weights), weights[key][0])
+
+
+def _on_cpu(weights: Mapping[bytes, tuple[str, Weight]], tol: float) -> Iterator[tuple[bytes, ConvolutionNorm | None]]:
+    """Keys and norms as they are found, the largest weights first."""
+    order = sorted(weights, key=lambda key: -_numbers(weights[key][1]))
+    workers = min(MOST_WORKERS, torch.get_num_threads())
+    large = order if workers == 1 else [key for key in order if _numbers(weights[key][1]) > LARGE_NUMBERS]
+    for key in large:
+        yield key, _norm(weights[key][1], tol)
+    if len(large) == len(order):
+        return
+    with _one_thread_each(), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        jobs = {pool.submit(_norm, weights[key][1], tol): key for key in order[len(large) :]}
+        try:
+            for job in as_completed(jobs):
+                yield jobs[job], job.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """The number of threads, which the workers set for the process, afterwards as before."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _norm(weight: Weight, tol: float) -> ConvolutionNorm | None:
+    try:
+        if isinstance(weight, Convolution):
+            return convolution_norm(weight, tol)
+        return ConvolutionNorm(spectral_norm(weight, tol), "matrix")
+    except NonFiniteWeightsError:
+        return None
+
+
+def _numbers(weight: Weight) -> int:
+    return (weight.weight if isinstance(weight, Convolution) else weight).numel()
+
+
+def _in_batches(
+    weights: Mapping[bytes, tuple[str, Weight]], tol: float, device: torch.device
+) -> dict[bytes, ConvolutionNorm]:
+    convolutions = {key: weight for key, (_, weight) in weights.items() if isinstance(weight, Convolution)}
+    matrices = {key: weight for key, (_, weight) in weights.items() if isinstance(weight, torch.Tensor)}
+    norms = convolution_norms([c.to(device) for c in convolutions.values()], tol)
+    brackets = matrix_norms([m.to(device) for m in matrices.values()], tol)
+    found = dict(zip(convolutions, norms, strict=True))
+    found |= {key: ConvolutionNorm(b, "matrix") for key, b in zip(matrices, brackets, strict=True)}
+    return found

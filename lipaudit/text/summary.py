@@ -1,0 +1,300 @@
+"""What an audit found, in sentences for a reader who never read the theory; the table and Markdown lay them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lipaudit.escaping import printable
+from lipaudit.formats.columns import factor_text
+from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord
+from lipaudit.records.stretching import is_above, stretching
+from lipaudit.text.advice import advice
+from lipaudit.text.domain import described, pixels_are_the_input, place
+from lipaudit.text.method import cited, has_estimates, is_ours, is_refuted, is_undefined
+from lipaudit.text.numbers import (
+    MOST,
+    count_text,
+    estimate_text,
+    log10_estimate_text,
+    log10_upper_text,
+    lower_text,
+    names_text,
+    reciprocal_text,
+    shape_text,
+    share_text,
+    upper_bound_text,
+    upper_text,
+)
+
+# notes of rows whose maximum over frequencies is not found to the tolerance
+_LOOSER = ("flat spectrum", "reshaped kernel")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A label and its sentences."""
+
+    label: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, label: str, lines: Iterable[str]) -> Section:
+        """The sentences with what could drive a terminal escaped: they hold names from model files."""
+        return cls(label, tuple(map(printable, lines)))
+
+
+def title(model: ModelRecord) -> str:
+    """One line that says which model this is."""
+    shapes = model.input_shapes or {"": model.input_shape}
+    inputs = ", ".join(
+        f"{name}:{shape_text(shape)}" if len(shapes) > 1 else shape_text(shape) for name, shape in shapes.items()
+    )
+    weights = f", weights {model.weights}" if model.weights else ""
+    return printable(f"{model.spec} ({model.source}{weights}), input {inputs}, {model.num_parameters:,} parameters")
+
+
+def warning(report: AuditReport) -> str:
+    """The line that goes first where a figure is an estimate and no bound; empty otherwise."""
+    method = printable(report.settings.method)
+    if report.network.rigor == "estimate":
+        return f"ESTIMATE ({method}): the network's figure below is an estimate, not a proven bound."
+    estimated = [layer.name for layer in report.layers if layer.rigor == "estimate"]
+    if estimated:
+        return printable(
+            f"ESTIMATE ({method}): the figures of these rows are estimates, not proven bounds: {names_text(estimated)}."
+        )
+    return ""
+
+
+def sections(report: AuditReport) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order."""
+    candidates = (
+        Section.of("Result", _result(report)),
+        Section.of("Scope", _scope(report)),
+        Section.of("Costs most", _costs(report)),
+        Section.of("Missing", _missing(report)),
+        Section.of("What to do", advice(report)),
+        Section.of("Remarks", _remarks(report)),
+        Section.of("Time", _time(report.timings)),
+    )
+    return tuple(section for section in candidates if section.lines)
+
+
+def headline(report: AuditReport) -> str:
+    """The network's figure in one sentence; never a number where the status is not finite."""
+    network, where = report.network, place(report.settings, report.network.domain)
+    if network.status != "finite":
+        counts = _counts(report)
+        because = f", because {' and '.join(counts)}" if counts else ""
+        if network.status == "unbounded":
+            return f"UNBOUNDED: no finite bound can be given for the network over {where}{because}."
+        return f"NOT AVAILABLE: nothing is claimed for the network as a whole{because}."
+    if report.settings.structure:
+        return f"FINITE: every operation has a finite constant over {where}, so the network has a bound."
+    if network.upper_bound == 0:
+        zero = [layer.name for layer in report.layers if layer.upper_bound == 0]
+        because = f" Zero: {names_text(zero)}." if zero else ""
+        return printable(f"The output does not depend on the input: the bound is 0.{because}")
+    if network.rigor == "estimate":
+        return (
+            f"The largest change of the output for a change of the input by 1 ({_unit(report)}) is estimated to be "
+            f"{_said(network)}, over {where}: an estimate by {printable(report.settings.method)}, not a bound"
+            + (
+                f", and too small: a stretching by {lower_text(network.lower_bound or 0.0)} was found."
+                if is_refuted(network)
+                else "."
+            )
+        )
+    return f"A change of the input by 1 ({_unit(report)}) can change the output by {_said(network)}, over {where}."
+
+
+def _unit(report: AuditReport) -> str:
+    """In what a change of the input counts: where the domain is one of pixels, they are normalised before the network reads them."""
+    pixels = report.network.domain == "pixels" or report.settings.radius_in == "pixels"
+    normalised = report.model.preprocessing is not None and not pixels_are_the_input(report)
+    return "l2, after normalisation" if pixels and normalised else "l2"
+
+
+def _counts(report: AuditReport) -> list[str]:
+    """How many operations stand in the way of a finite figure, and why."""
+    undefined = [layer for layer in report.layers if is_undefined(report, layer)]
+    missing = [layer.status for layer in report.layers if layer not in undefined]
+    counts = [f"{printable(report.settings.method)} is not defined for {count_text(len(undefined), 'operation')}"]
+    return (counts if undefined else []) + [
+        f"{count_text(count, 'operation')} {'has' if count == 1 else 'have'} {what}"
+        for status, what in (("unsupported", "no rule"), ("unbounded", "no finite constant"))
+        if (count := missing.count(status))
+    ]
+
+
+def _result(report: AuditReport) -> Iterable[str]:
+    network = report.network
+    yield headline(report)
+    if network.status == "finite" and not report.settings.structure:
+        reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
+        if reciprocal:
+            yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
+        if pixel := in_pixels(report, network):
+            yield f"Measured in pixels in [0, 1], before the model's own normalisation: {pixel}."
+    for other in network.other_domains:
+        yield printable(_elsewhere(report, other))
+    if network.lower_bound is not None:
+        yield _found_by_trying(network, network.lower_bound)
+    if network.output_diameter is not None and network.upper_bound != 0:
+        yield (
+            f"The outputs are bounded: whatever the inputs, two of them differ by at most {upper_text(network.output_diameter)} (l2, up to "
+            "rounding), which bounds every change, large ones too."
+        )
+    if len(network.outputs) > 1:
+        for output in network.outputs:
+            said = _said(output) if output.status == "finite" else output.status
+            yield printable(f"Output {output.name}: {said}.")
+
+
+def _found_by_trying(network: NetworkRecord, lower: float) -> str:
+    if network.lower_bound_distance is None:  # a report from before lower bounds were measured
+        return (
+            "Lower bound found by trying (empirical): near some input, a small change of the input is stretched about "
+            f"{lower_text(lower)} times, so the true constant is at least that (up to rounding)."
+        )
+    return (
+        f"Lower bound found by trying, and measured: two inputs at a distance of {network.lower_bound_distance:.4g} have outputs that "
+        f"differ by at least {lower_text(lower)} times as much, so the true constant is at least that."
+    )
+
+
+def in_pixels(report: AuditReport, record: NetworkRecord | DomainRecord) -> str:
+    """The figure with respect to pixels; empty where there is none or pixels are the network's input."""
+    if pixels_are_the_input(report):
+        return ""
+    if record.pixel_upper_bound is not None or record.pixel_log10_upper_bound is not None:
+        return _at_most(record.pixel_upper_bound, record.pixel_log10_upper_bound) + _rounding(record)
+    return _about(record.pixel_estimate, record.pixel_log10_estimate)
+
+
+def _elsewhere(report: AuditReport, other: DomainRecord) -> str:
+    """What holds over another domain than the one in force."""
+    start = f"Over {place(report.settings, other.domain)} (--domain {other.domain})"
+    if other.status != "finite":
+        named = [reason.partition("): ")[0] + ")" for reason in other.reasons]
+        return f"{start}: {other.status}" + (f", because of {names_text(named)}." if named else ".")
+    said = _said(other)
+    if not said:
+        return f"{start}: finite."
+    pixel = in_pixels(report, other)
+    return f"{start}: {said}" + (f"; measured in pixels in [0, 1] {pixel}." if pixel else ".")
+
+
+def _scope(report: AuditReport) -> Iterable[str]:
+    network = report.network
+    meaning = {
+        "certified": "certified: a theorem, with a margin for floating-point rounding",
+        "numerical": "numerical: a theorem, but floating-point rounding is not accounted for",
+        "estimate": "estimate: no theorem stands behind it",
+    }
+    rigor = f"; {meaning[network.rigor]}" if network.rigor in meaning and network.status == "finite" else ""
+    yield printable(f"Norm {report.settings.norm}, domain {network.domain} ({described(report)}){rigor}.")
+    ours = is_ours(report.settings)
+    if not ours:
+        yield printable(f"Norms of weights by {cited(report.settings)}. Rounding is not accounted for.")
+        yield "Published methods have no lower bounds: for weights the columns lower and ratio are blank, or left out."
+    products = any(layer.rigor == "numerical" and layer.weight_shape is None for layer in report.layers)
+    if (ours or products) and "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
+        yield (
+            "Numerical, because products of signals (gating, attention) stretch by as much as the signals are large: how "
+            "large they become follows from their values at one input, computed in float64 without a margin for rounding, "
+            "and a radius around them."
+        )
+    two_sided = any(layer.tightness is not None for layer in report.layers)
+    if two_sided and not ours:
+        yield (
+            f"Tolerance {report.settings.tolerance:g}: so closely the norms of pooling and resizing are found, which have no "
+            "weights and are certified whatever the method."
+        )
+    if two_sided and ours:
+        yield (
+            f"Tolerance {report.settings.tolerance:g}: so closely the norm of a matrix, or a convolution's maximum over "
+            "frequencies, is found. The ratio is what is left between a row's own upper and lower bound; for "
+            "zero-padded convolutions that includes the effect of the border."
+        )
+    looser = [layer.name for layer in report.layers if any(word in layer.note for word in _LOOSER)]
+    if looser:
+        yield printable(f"Not found that closely, as their notes say: {names_text(looser)}.")
+    folded = [name for layer in report.layers for name in layer.folded]
+    if folded:
+        hosts = sum(bool(layer.folded) for layer in report.layers)
+        yield f"Folded exactly: {count_text(len(folded), 'operation')} into {count_text(hosts, 'row')} ({names_text(folded)})."
+
+
+def _costs(report: AuditReport) -> Iterable[str]:
+    rows = stretching(report)
+    shared = any(layer.share for layer in rows)
+    for layer in rows[:MOST]:
+        factor = factor_text(layer)
+        if shared:
+            share = share_text(layer.share or 0.0)
+            yield printable(f"{share} of the stretching (log scale): {layer.name} ({layer.op}, factor {factor})")
+        else:
+            yield printable(f"{layer.name} ({layer.op}): factor {factor}")
+    if shared:
+        yield (
+            "A share is the row's part of everything that stretches, counted in logarithms because factors multiply: "
+            "positive shares add up to 100%, a row that shrinks has a negative one."
+        )
+    if report.layers and not rows and not report.settings.structure:
+        branches = "; what is above 1 comes from adding or joining branches" if is_above(report.network, 0.0) else ""
+        none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
+        yield f"{none}: none of the finite factors is above 1{branches}."
+
+
+def _missing(report: AuditReport) -> Iterable[str]:
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for layer in report.layers:
+        if layer.status != "finite":
+            places.setdefault((layer.status, layer.op, layer.reason), []).append(layer.name)
+    for (status, op, reason), names in places.items():
+        yield printable(f"{status}: {op} at {names_text(names)}" + (f": {reason}" if reason else ""))
+    told = [reason for _, _, reason in places if reason]
+    for reason in report.network.reasons:
+        if not any(known in reason for known in told):
+            yield printable(reason)
+
+
+def _remarks(report: AuditReport) -> Iterable[str]:
+    unused = report.model.unused_parameters
+    if unused:
+        yield printable(f"{count_text(len(unused), 'parameter')} never used in the output: {names_text(unused)}.")
+    yield from map(printable, report.notes)
+
+
+def _time(timings: dict[str, float]) -> Iterable[str]:
+    if timings:
+        phases = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in timings.items())
+        yield f"{sum(timings.values()):.1f} s ({phases})."
+
+
+def _said(record: NetworkRecord | DomainRecord | OutputRecord) -> str:
+    """A finite figure as what it is: at most so much (up to rounding), or about; empty where there is none."""
+    if record.upper_bound is not None or record.log10_upper_bound is not None:
+        return _at_most(record.upper_bound, record.log10_upper_bound) + _rounding(record)
+    return _about(record.estimate, record.log10_estimate)
+
+
+def _at_most(value: float | None, log10: float | None) -> str:
+    if value is None:
+        return f"at most {upper_bound_text(None, log10)}"
+    return f"at most {upper_text(value)}" + ("" if log10 is None else f" (10^{log10_upper_text(log10)})")
+
+
+def _rounding(record: NetworkRecord | DomainRecord | OutputRecord) -> str:
+    """What a bound leaves out whose rounding is not accounted for."""
+    numerical = not isinstance(record, OutputRecord) and record.rigor == "numerical"
+    return ", up to rounding" if numerical else ""
+
+
+def _about(value: float | None, log10: float | None) -> str:
+    if value is None and log10 is None:
+        return ""
+    text = f"about {estimate_text(value, log10)[1:]}"
+    return text if value is None or log10 is None else f"{text} (10^{log10_estimate_text(log10)})"

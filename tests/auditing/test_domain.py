@@ -1,0 +1,211 @@
+"""What a user may ask of a domain, and every way to ask wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from lipaudit.auditing.domain import (
+    DomainRequest,
+    check_normalisation,
+    override_preprocessing,
+    pixels_of,
+    resolve_domain,
+)
+from lipaudit.errors import UsageError
+from lipaudit.frontends.loaded import LoadedModel, Preprocessing
+
+IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+def loaded(*shapes: tuple[int, ...], known: Preprocessing | None = IMAGENET) -> LoadedModel:
+    inputs = {f"x{i}": shape for i, shape in enumerate(shapes)}
+    return LoadedModel(nn.Identity(), "net.onnx", "onnx", inputs, preprocessing=known)
+
+
+@pytest.fixture
+def cat(tmp_path: Path) -> str:
+    path = tmp_path / "cat.png"
+    Image.new("RGB", (6, 4), (255, 0, 51)).save(path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"name": "box"}, "unknown domain 'box': choose one of global, pixels, ball"),
+        ({"name": "pixels", "around": "cat.png"}, "around is for the domain ball; say --domain ball"),
+        ({"radius": 1.0}, "radius is for the domain ball"),
+        ({"name": "ball"}, "needs its centre and its radius"),
+        ({"name": "ball", "around": "cat.png"}, "needs its centre and its radius"),
+        ({"name": "ball", "radius": 1.0}, "needs its centre and its radius"),
+        *(
+            ({"name": "ball", "around": "cat.png", "radius": radius}, "is not a positive number")
+            for radius in (0.0, -1.0, float("nan"), float("inf"))
+        ),
+        ({"name": "ball", "around": np.zeros(3), "radius": 1.0}, "a file or a tensor, not ndarray"),
+    ],
+)
+def test_a_request_that_cannot_be(request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        DomainRequest(**request_)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "message"),
+    [
+        ((0.5,), None, "belong together"),
+        (None, (0.5,), "belong together"),
+        ((0.0,), (0.0,), "none may be 0"),
+        ((0.0,), (float("nan"),), "none may be 0, infinite or NaN"),
+        ((float("inf"),), (1.0,), "every number must be finite"),
+        ((0.0, 0.0), (1.0, 1.0, 1.0), "--mean has 2 numbers and --std has 3"),
+        ((), (1.0,), "--mean has 0"),
+        ((1e308,), (1e-9,), "take pixels beyond"),
+    ],
+)
+def test_a_normalisation_that_cannot_be(mean: Any, std: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_normalisation(mean, std)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "mean", "message"),
+    [
+        (((1, 1, 8, 8),), (0.0, 0.0, 0.0), r"it has 1 channel; give one number per channel"),
+        (((1, 4, 8, 8),), (0.0, 0.0, 0.0), r"mean 0,0,0 and std 1 do not fit input x0 of shape \(1, 4, 8, 8\)"),
+        (((1, 8),), (0.0,), "no image"),
+        (((1, 3, 8, 8), (1, 8)), (0.0,), "input x1 .* no image"),
+    ],
+)
+def test_a_normalisation_that_does_not_fit_the_input(shapes: Any, mean: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        override_preprocessing(loaded(*shapes, known=None), mean, (1.0,))
+
+
+def test_what_the_user_gives_replaces_the_models_own() -> None:
+    model = loaded((1, 3, 8, 8))
+    assert override_preprocessing(model, None, None) == IMAGENET
+    assert override_preprocessing(model, (0.5,), (0.25,)) == Preprocessing((0.5,), (0.25,))
+
+
+def test_pixels_need_a_known_normalisation_that_fits() -> None:
+    with pytest.raises(UsageError, match=r"how net.onnx normalises pixels is not known: give --mean and --std"):
+        resolve_domain(DomainRequest("pixels"), loaded((1, 3, 8, 8), known=None))
+    with pytest.raises(UsageError, match="do not fit"):
+        resolve_domain(DomainRequest("pixels"), loaded((1, 4, 8, 8)))
+    assert pixels_of(loaded((1, 3, 8, 8), known=None)) is None
+    assert pixels_of(loaded((1, 4, 8, 8))) is None
+    assert pixels_of(loaded((1, 3))) is None
+    box = pixels_of(loaded((1, 3, 8, 8), (1, 3, 4, 4)))
+    assert box is not None
+    assert set(box.radii) == {"x0", "x1"}
+
+
+def test_a_ball_around_an_image_counts_in_pixels(cat: str) -> None:
+    request = DomainRequest("ball", cat, 0.5)
+    assert request.in_pixels
+    domain = resolve_domain(request, loaded((1, 3, 4, 6)))
+    (centre,) = domain.centres.values()
+    expected = [(v - m) / s for v, m, s in zip((1.0, 0.0, 0.2), IMAGENET.mean, IMAGENET.std, strict=True)]
+    assert torch.allclose(centre[0, :, 2, 3], torch.tensor(expected, dtype=torch.float64))
+    # the ball in pixels is an ellipsoid of the normalised input: inside one ball, around another
+    assert domain.radii["x0"].total.upper >= 0.5 / 0.224
+    assert domain.radius is not None
+    assert domain.radius <= 0.5 / 0.229
+
+
+def test_grey_images_and_other_sizes_are_fitted_to_the_input(cat: str) -> None:
+    one = loaded((1, 1, 8, 8), known=Preprocessing((0.0,), (1.0,)))
+    (centre,) = resolve_domain(DomainRequest("ball", cat, 1.0), one).centres.values()
+    assert centre.shape == (1, 1, 8, 8)
+    assert 0 <= float(centre.min()) <= float(centre.max()) <= 1
+
+
+def test_jpeg_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "CAT.JPEG"
+    Image.new("RGB", (5, 5), (10, 20, 30)).save(path)
+    (centre,) = resolve_domain(DomainRequest("ball", str(path), 1.0), loaded((1, 3, 5, 5))).centres.values()
+    assert centre.shape == (1, 3, 5, 5)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".NPY", ".pt"])
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_ball_around_a_tensor_counts_in_the_input(tmp_path: Path, suffix: str, batch: bool) -> None:
+    x = torch.randn(1, 3, 4, 4)
+    stored = x if batch else x[0]
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".pt":
+        torch.save(stored, path)
+    else:
+        with path.open("wb") as file:
+            np.save(file, stored.numpy())
+    request = DomainRequest("ball", str(path), 0.5)
+    assert not request.in_pixels
+    domain = resolve_domain(request, loaded((1, 3, 4, 4), known=None))
+    assert torch.equal(domain.centres["x0"], x.double())
+    assert domain.radii["x0"].total.upper == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("centre", "message"),
+    [
+        (torch.zeros(1, 3, 5, 5), r"has shape \(1, 3, 5, 5\), the network's input \(1, 3, 4, 4\)"),
+        (torch.zeros(2, 3, 4, 4), "has shape"),
+        (torch.zeros(1, 3, 4, 4, dtype=torch.int64), "not made of finite floating-point numbers"),
+        (torch.full((1, 3, 4, 4), float("nan")), "not made of finite"),
+        (torch.full((1, 3, 4, 4), 1e31), "not made of finite"),
+    ],
+)
+def test_a_tensor_that_is_no_centre(centre: torch.Tensor, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve_domain(DomainRequest("ball", centre, 1.0), loaded((1, 3, 4, 4)))
+
+
+def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
+    text, broken, names = tmp_path / "text.png", tmp_path / "broken.npy", tmp_path / "names.pt"
+    text.write_text("no image")
+    broken.write_bytes(b"\x93NUMPY\x01")
+    torch.save({"a": torch.zeros(2)}, names)
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(Path(cat).read_bytes()[:50])
+    deep = tmp_path / "deep.png"
+    Image.fromarray(np.full((4, 4), 40000, dtype=np.uint16)).save(deep)
+    for path, message in (
+        (tmp_path / "none.png", "no file of this name"),
+        (tmp_path, "no file of this name"),
+        (text, "no image that can be read"),
+        (cut, "no image that can be read"),
+        (deep, "more than 8 bits per pixel"),
+        (broken, "no tensor can be read"),
+        (names, "holds dict, not one tensor"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            resolve_domain(DomainRequest("ball", str(path), 1.0), loaded((1, 3, 4, 4)))
+
+
+def test_objects_in_numpy_files_are_not_unpickled(tmp_path: Path) -> None:
+    path = tmp_path / "objects.npy"
+    np.save(path, np.array([{"a": 1}], dtype=object))
+    with pytest.raises(UsageError, match="no tensor can be read"):
+        resolve_domain(DomainRequest("ball", str(path), 1.0), loaded((1, 3, 4, 4)))
+
+
+def test_an_image_is_no_centre_of_other_inputs(cat: str) -> None:
+    request = DomainRequest("ball", cat, 1.0)
+    with pytest.raises(UsageError, match=r"give a tensor file \(.npy, .pt\)"):
+        resolve_domain(request, loaded((1, 4, 8, 8)))
+    with pytest.raises(UsageError, match="give a tensor file"):
+        resolve_domain(request, loaded((1, 12)))
+    with pytest.raises(UsageError, match="give --mean and --std"):
+        resolve_domain(request, loaded((1, 3, 8, 8), known=None))
+    with pytest.raises(UsageError, match="do not fit"):
+        resolve_domain(request, loaded((1, 1, 8, 8)))
+    with pytest.raises(UsageError, match=r"one input; net.onnx has 2"):
+        resolve_domain(request, loaded((1, 3, 8, 8), (1, 3, 8, 8)))

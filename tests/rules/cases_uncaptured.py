@@ -1,9 +1,0 @@
-"""What stands for an uncaptured network has no constant, whatever it does."""
-
-import torch
-
-from lipaudit.graph.layers_by_hooks import UNCAPTURED
-from tests.nodes import data
-from tests.rules.cases import unsupported
-
-unsupported(UNCAPTURED, inputs=(data(1, 3), data(1, 2)), function=lambda x, y: torch.cat((x, y), 1), payload="a reason")
