@@ -23,6 +23,7 @@ from pathlib import Path
 from lipaudit.cli import main
 from tests.places import ROOT
 
+_STARTERS = {"lipaudit": "-m lipaudit ", "pytest": "-m pytest ", "python": "", "python3": ""}
 _EXPECTED = re.compile(r"^(.*\S)\s+# ends with (\d+)$")
 
 
@@ -38,12 +39,12 @@ def copy_of_the_samples(folder: Path) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """An environment in which ``lipaudit`` and ``python`` are those of this checkout; ``folder`` keeps their starters."""
+    """An environment in which ``lipaudit``, ``pytest`` and ``python`` are those of this checkout; ``folder`` keeps their starters."""
     folder.mkdir(parents=True, exist_ok=True)
     python = shlex.quote(sys.executable)
-    for name, command in (("lipaudit", f"{python} -m lipaudit"), ("python", python), ("python3", python)):
+    for name, arguments in _STARTERS.items():
         starter = folder / name
-        starter.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        starter.write_text(f'#!/bin/sh\nexec {python} {arguments}"$@"\n', encoding="utf-8")
         starter.chmod(starter.stat().st_mode | stat.S_IXUSR)
     path = os.pathsep.join((str(folder), os.environ["PATH"]))
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **more}
