@@ -44,11 +44,13 @@ from lipaudit.frontends.memory import allowed_memory
 from lipaudit.frontends.module import Network
 from lipaudit.graph.capture.unweighted import has_values
 from lipaudit.graph.node import Graph
+from lipaudit.network.bounds import least, network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.lower_bound import measured_lower_bound
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.method_comparison import compare_methods
+from lipaudit.network.network_bound import Problem
 from lipaudit.network.pair_file import check_pair_file, write_pair
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.network.stretch import Pair
@@ -194,14 +196,15 @@ def audit(
         effects = evaluate_rules(simple, Settings(norms), None if found_before else progress)
         clock.lap("norms")
 
-        extents = Extents(network_in.recognised, GLOBAL, structure)
-        everywhere = propagate(simple, effects, extents)
-        diameter = output_diameter(simple, extents) if published is None and not structure else None
+        def bounded(domain: Domain, wider: Propagation | None = None) -> Problem:
+            extents = Extents(network_in.recognised, domain, structure)
+            return Problem(simple, domain, propagate(simple, effects, extents, wider), extents, norms)
 
-        def over(domain: Domain) -> Propagation:
-            return propagate(simple, effects, Extents(network_in.recognised, domain, structure), everywhere)
-
-        found = everywhere if region is GLOBAL else over(region)
+        everywhere = bounded(GLOBAL)
+        diameter = output_diameter(simple, everywhere.extents) if published is None and not structure else None
+        problem = everywhere if region is GLOBAL else bounded(region, everywhere.propagation)
+        found = problem.propagation
+        bounds = network_bounds(problem)
         rows = layer_records(simple, found, loaded.node_names, loaded.module_paths)
         others = _other_domains(found, region, loaded)
         clock.lap("propagation")
@@ -212,15 +215,15 @@ def audit(
             lower = None if pair is None else pair.quotient
             clock.lap("lower bound")
         scale = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
-        network = network_record(simple, found, rows, lower, scale, loaded.output_names, region.name)
+        network = network_record(
+            simple, least(bounds, simple.outputs), rows, lower, scale, loaded.output_names, region.name
+        )
         elsewhere = []
         for other in others:
-            there = everywhere if other is GLOBAL else over(other)
-            elsewhere.append(
-                domain_record(
-                    other.name, there, layer_records(simple, there, loaded.node_names, loaded.module_paths), scale
-                )
-            )
+            there = everywhere if other is GLOBAL else bounded(other, everywhere.propagation)
+            layers = layer_records(simple, there.propagation, loaded.node_names, loaded.module_paths)
+            bound = least(network_bounds(there), simple.outputs)
+            elsewhere.append(domain_record(other.name, bound, layers, scale))
         network = replace(
             network,
             other_domains=tuple(elsewhere),

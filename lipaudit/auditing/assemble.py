@@ -11,6 +11,7 @@ from lipaudit.auditing.row_names import details, input_size, short_name, titles,
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
 from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.network.network_bound import NetworkBound
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 from lipaudit.rules.operands import rounded
@@ -126,22 +127,22 @@ def _contributions(rows: list[Node], found: Propagation) -> dict[str, float]:
 
 def network_record(
     graph: Graph,
-    found: Propagation,
+    bound: NetworkBound,
     rows: tuple[LayerRecord, ...],
     lower: float | None,
     std: tuple[float, ...] | None,
     output_names: tuple[str, ...] = (),
     domain: str = "global",
 ) -> NetworkRecord:
-    """The network's own figures.
+    """The network's own figures, those of the least ``bound``.
 
     ``std`` is the normalisation that makes pixels into the network's input, ``output_names`` are the names that a model
     file gives to the outputs.
     """
     # a file's network returns its outputs as one tuple, or the only one by itself
     titles = [output_names[int(n or 0)] if output_names else n or "output" for n in graph.output_names]
-    outputs = tuple(_output(title, found.outputs[name]) for title, name in zip(titles, graph.outputs, strict=True))
-    value = found.network
+    outputs = tuple(_output(title, bound.outputs[name]) for title, name in zip(titles, graph.outputs, strict=True))
+    value = bound.network
     figures: dict[str, Any] = _plain(value) | _pixels(value, std)
     upper = figures.get("upper_bound")
     return NetworkRecord(
@@ -156,10 +157,10 @@ def network_record(
 
 
 def domain_record(
-    domain: str, found: Propagation, rows: tuple[LayerRecord, ...], std: tuple[float, ...] | None
+    domain: str, bound: NetworkBound, rows: tuple[LayerRecord, ...], std: tuple[float, ...] | None
 ) -> DomainRecord:
     """The network's figures over another domain, ``rows`` being the layers' records there."""
-    value = found.network
+    value = bound.network
     rigor = value.rigor.value if value.status is Status.FINITE else None
     figures: dict[str, Any] = _plain(value) | _pixels(value, std)
     return DomainRecord(domain, value.status.value, rigor, reasons=_reasons(rows), **figures)

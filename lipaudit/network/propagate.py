@@ -18,7 +18,7 @@ more, because then nothing is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lipaudit.errors import RegistryError
@@ -99,7 +99,7 @@ def propagate(
         if extents is not None:
             extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
-    network = _join([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
+    network = join_outputs([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
     elasticities = _elasticities(graph, effects, values, parts, apart) if network.status is Status.FINITE else {}
     return Propagation(effects, values, outputs, network, elasticities)
 
@@ -165,7 +165,8 @@ def _combine(effect: Effect, node: Node, values: Mapping[str, Value]) -> Value:
     return Value(Status.FINITE, total.log_upper, total.rigor)
 
 
-def _join(outputs: list[Value]) -> Value:
+def join_outputs(outputs: Sequence[Value]) -> Value:
+    """The constant of several outputs taken as one vector: L^2 = sum of L_j^2; of one output its own."""
     status = _worst([v.status for v in outputs])
     if status is not Status.FINITE:
         return Value(status)
@@ -180,7 +181,7 @@ def _from_parts(effect: Effect, node: Node, parts: list[dict[str, Value]]) -> Va
     for part in parts:
         if node.name not in part:
             part[node.name] = _combine(effect, node, part)
-    return _join([part[node.name] for part in parts]) if parts else Value(Status.UNSUPPORTED)
+    return join_outputs([part[node.name] for part in parts]) if parts else Value(Status.UNSUPPORTED)
 
 
 def _elasticities(

@@ -1,0 +1,73 @@
+"""The table of network bounds, and the least of several.
+
+Every bound in the table is computed and kept; the least is what a report prints. To add one, write its file in this package and add
+one line to :data:`NETWORK_BOUNDS` (docs/adding_a_network_bound.md).
+
+An estimate is no bound and is never compared with one: the least is taken among certified and numerical figures. Where no
+method has such a figure, the first in the order of the table that has an estimate counts, then the first that says why there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lipaudit.errors import RegistryError
+from lipaudit.network.network_bound import BoundFunction, NetworkBound, Problem, Result
+from lipaudit.network.product_rule import product_rule
+from lipaudit.network.propagate import Value, join_outputs
+from lipaudit.rules.rule import Status
+from lipaudit.spectral.bracket import Rigor
+
+NETWORK_BOUNDS: dict[str, BoundFunction] = {
+    "product": product_rule,
+}
+
+
+def network_bounds(problem: Problem) -> tuple[Result, ...]:
+    """What every method in the table says of a network, in the order of the table.
+
+    Raises:
+        RegistryError: if a method returns another name than its own, or leaves out an output.
+    """
+    results = []
+    for name, bound in NETWORK_BOUNDS.items():
+        result = bound(problem)
+        if result.name != name:
+            raise RegistryError(f"the network bound {name} returned a result named {result.name}")
+        if isinstance(result, NetworkBound) and set(result.outputs) != set(problem.graph.outputs):
+            raise RegistryError(
+                f"the network bound {name} must have one entry per output ({', '.join(problem.graph.outputs)}), "
+                f"got {', '.join(result.outputs)}"
+            )
+        results.append(result)
+    return tuple(results)
+
+
+def least(results: Sequence[Result], outputs: Sequence[str]) -> NetworkBound:
+    """The least bound of the network and of each output, each by the method that has it.
+
+    Args:
+        results: what the methods said, on one domain; at least one of them a :class:`NetworkBound`.
+        outputs: the network's outputs (``graph.outputs``); one that is returned twice counts twice.
+
+    Returns:
+        the bound, named by the method that has the least figure of the network. The outputs' least figures together bound
+        the network as well, L^2 <= sum of L_j^2; where that is less, the names of their methods stand together ("a + b").
+    """
+    bounds = [result for result in results if isinstance(result, NetworkBound)]
+    each = {name: _least([(bound, bound.outputs[name]) for bound in bounds]) for name in dict.fromkeys(outputs)}
+    values = {name: value for name, (_, value) in each.items()}
+    joined = join_outputs([values[name] for name in outputs])
+    owners = tuple(dict.fromkeys(bound.name for bound, _ in each.values()))
+    together = NetworkBound(" + ".join(owners), joined, values)
+    best, network = _least([*((bound, bound.network) for bound in bounds), (together, joined)])
+    return NetworkBound(best.name, network, values, best.note, best.certificate)
+
+
+def _least(candidates: Sequence[tuple[NetworkBound, Value]]) -> tuple[NetworkBound, Value]:
+    """The least bound; else the first estimate, else the first candidate. Of equal ones the first."""
+    finite = [(bound, value) for bound, value in candidates if value.status is Status.FINITE]
+    proved = [(bound, value) for bound, value in finite if value.rigor is not Rigor.ESTIMATE]
+    if proved:
+        return min(proved, key=lambda candidate: candidate[1].log_upper)
+    return (finite or candidates)[0]

@@ -1,0 +1,76 @@
+"""What an upper bound of the whole network is: the problem that it is given and the result that it returns.
+
+A network bound is a function of a :class:`Problem` that returns a :class:`NetworkBound` or says why it has none
+(:class:`NotApplicable`). Each is one file of this package and one line in the table of :mod:`lipaudit.network.bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lipaudit.graph.node import Graph
+from lipaudit.network.domain import Domain
+from lipaudit.network.magnitudes import Extents
+from lipaudit.network.propagate import Propagation, Value
+from lipaudit.spectral.oracle import Norms
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a network bound is computed from.
+
+    Attributes:
+        graph: the simplified graph. Its differences f(x) - f(y) are those of the network; its values may be shifted.
+        domain: the inputs over which the bound is to hold.
+        propagation: the product rule on this domain: the effect of every node (its constants, their rigor) and the constant of every
+            node with respect to the network's input.
+        extents: centres, radii and intervals of every node on this domain.
+        norms: how the norms of linear maps are found; ``norms.weights_known`` is False where only statuses are asked for.
+        work: floating-point operations that one bound may spend beyond what the product rule costs, by formula and not by time, so that
+            a bound is the same on every machine. A bound that needs more stops with what it has, or is not applicable.
+    """
+
+    graph: Graph
+    domain: Domain
+    propagation: Propagation
+    extents: Extents
+    norms: Norms
+    work: float = 0.0
+
+
+@dataclass(frozen=True)
+class NetworkBound:
+    """Upper bounds of the network's Lipschitz constant that one method found on one domain.
+
+    Attributes:
+        name: the method's name in the table of network bounds.
+        network: of all outputs taken as one vector: status, natural logarithm of the upper bound, rigor.
+        outputs: the same for every output by itself, by the name of its node.
+        note: a short remark for the report.
+        certificate: where the numbers that prove the bound are kept, empty if the bound needs none.
+    """
+
+    name: str
+    network: Value
+    outputs: Mapping[str, Value]
+    note: str = ""
+    certificate: str = ""
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """Why a method has no bound of this network.
+
+    Attributes:
+        name: the method's name in the table of network bounds.
+        reason: one sentence for the report.
+    """
+
+    name: str
+    reason: str
+
+
+Result: TypeAlias = NetworkBound | NotApplicable
+BoundFunction: TypeAlias = Callable[[Problem], Result]
