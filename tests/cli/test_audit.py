@@ -558,7 +558,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_a_terminal_that_lacks_a_character_shows_it_escaped() -> None:
     code = (
-        "import sys, types, lipaudit.cli as cli; from tests.report import fakes;"
+        "import sys, types, lipaudit.cli as cli; from tests.records import fakes;"
         "api, front = types.ModuleType('lipaudit.api'), types.ModuleType('lipaudit.frontends');"
         "api.audit = lambda spec, **options: fakes.report((fakes.layer('gr\\xf6\\xdfe'),));"
         "front.expand = lambda spec: [spec];"
@@ -636,7 +636,7 @@ def test_a_file_name_that_is_no_text_is_escaped(stage: Stage, tmp_path: Path, fo
 
 
 STAGED = (
-    "import sys, types, lipaudit.cli as cli; from tests.report import fakes;"
+    "import sys, types, lipaudit.cli as cli; from tests.records import fakes;"
     "api, front = types.ModuleType('lipaudit.api'), types.ModuleType('lipaudit.frontends');"
     "api.audit = lambda spec, **options: print('noise') or fakes.report();"
     "front.expand = lambda spec: [spec];"

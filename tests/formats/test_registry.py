@@ -58,7 +58,7 @@ def test_an_unknown_format_and_no_report_are_refused() -> None:
 
 def test_no_format_imports_torch() -> None:
     code = (
-        "import sys; from lipaudit.formats.registry import FORMATS, export_reports; from tests.report import fakes;"
+        "import sys; from lipaudit.formats.registry import FORMATS, export_reports; from tests.records import fakes;"
         "[export_reports([fakes.gated()], name) for name in FORMATS]; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
