@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lipaudit.formats.markdown import escape
+from lipaudit.escaping import escape_markdown
 
 
 def prose(text: str) -> str:
@@ -14,7 +14,7 @@ def prose(text: str) -> str:
     'a\\_b: see `lipaudit list a_*`'
     """
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
-    return "".join(part if part.startswith("`") else escape(part) for part in parts)
+    return "".join(part if part.startswith("`") else escape_markdown(part) for part in parts)
 
 
 def cell(text: str) -> str:

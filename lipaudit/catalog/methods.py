@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from lipaudit.catalog.rules import entry, matches, wrapped
 from lipaudit.errors import UsageError
-from lipaudit.formats.markdown import escape
+from lipaudit.escaping import escape_markdown
 from lipaudit.records.report import SettingsRecord
 from lipaudit.spectral.published.registry import Method, all_methods
 from lipaudit.text.method import steps_text
@@ -67,6 +67,6 @@ def _markdown(methods: Sequence[Method]) -> str:
     """One table; the sources stand below it."""
     lines = [f"| {' | '.join(_HEADS)} |", "|---|---|---|---:|"]
     for method in methods:
-        cells = (escape(method.summary), escape(method.claim), str(method.iterations or ""))
+        cells = (escape_markdown(method.summary), escape_markdown(method.claim), str(method.iterations or ""))
         lines.append(f"| `{method.name}` | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *(f"- `{method.name}`: {escape(method.reference)}." for method in methods)])
+    return "\n".join([*lines, "", *(f"- `{method.name}`: {escape_markdown(method.reference)}." for method in methods)])

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit.errors import UsageError
-from lipaudit.formats.markdown import escape
+from lipaudit.escaping import escape_markdown
 from lipaudit.formats.table import WIDTH
 from lipaudit.rules.rule import Rule, all_rules
 
@@ -107,9 +107,9 @@ def _markdown(rules: Sequence[Rule]) -> str:
     lines = [
         "# Rules",
         "",
-        escape(_INTRO),
+        escape_markdown(_INTRO),
         "",
-        *(f"- **{mark}**: {escape(meaning)}." for mark, meaning in _MARKS.items()),
+        *(f"- **{mark}**: {escape_markdown(meaning)}." for mark, meaning in _MARKS.items()),
         "",
         "This page is the output of `lipaudit rules --format markdown`.",
     ]
@@ -120,7 +120,7 @@ def _markdown(rules: Sequence[Rule]) -> str:
                 _code(rule.name),
                 _code(rule.formula),
                 ", ".join(_marks(rule)),
-                escape(rule.source),
+                escape_markdown(rule.source),
                 ", ".join(_code(_short(op)) for op in rule.ops),
             )
             lines.append(f"| {' | '.join(cells)} |")

@@ -11,14 +11,11 @@ from typing import Any
 
 from tabulate import tabulate
 
-from lipaudit.escaping import printable
+from lipaudit.escaping import escape_markdown, printable
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
 from lipaudit.fleet.typed_command import names
-from lipaudit.formats import (
-    tsv,
-)
-from lipaudit.formats.markdown import escape
+from lipaudit.formats import separated_values
 from lipaudit.formats.table import WIDTH
 from lipaudit.text.numbers import log10_estimate_text, log10_upper_text, share_text
 from lipaudit.text.shorten import shorten_end, shorten_paths
@@ -40,8 +37,8 @@ def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool 
         return _json(rows, settings)
     if form in ("tsv", "csv"):
         keys = [entry.name for entry in fields(Row)]
-        text = "\n".join(["\t".join(keys), *(tsv.row(_flat(row, key) for key in keys) for row in rows)])
-        return tsv.as_csv(text) if form == "csv" else text
+        text = "\n".join(["\t".join(keys), *(separated_values.row(_flat(row, key) for key in keys) for row in rows)])
+        return separated_values.as_csv(text) if form == "csv" else text
     called = names([(row.spec, row.options) for row in rows])
     judged = any(row.gates is not None for row in rows)
     brief = form == "table" and not wide
@@ -126,8 +123,8 @@ def _shorten(last: str, width: int) -> str:
 def _markdown(head: Sequence[str], table: list[list[str]], remarks: list[str]) -> str:
     lines = ["| " + " | ".join(head) + " |"]
     lines.append("|" + "|".join("---:" if number in _NUMERIC else "---" for number in range(len(head))) + "|")
-    lines += ["| " + " | ".join(escape(printable(cell)) for cell in cells) + " |" for cells in table]
-    return "\n".join([*lines, "", *(escape(remark) for remark in remarks)])
+    lines += ["| " + " | ".join(escape_markdown(printable(cell)) for cell in cells) + " |" for cells in table]
+    return "\n".join([*lines, "", *(escape_markdown(remark) for remark in remarks)])
 
 
 def _flat(row: Row, name: str) -> object:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
-from lipaudit.escaping import printable
-from lipaudit.formats.markdown import escape
+from lipaudit.escaping import escape_markdown, printable
+from lipaudit.formats.separated_values import as_csv, row
 from lipaudit.formats.table import WIDTH
-from lipaudit.formats.tsv import as_csv, row
 from lipaudit.records.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
 from lipaudit.text.method import steps_text
 from lipaudit.text.numbers import estimate_text, lower_bound_text, upper_bound_text
@@ -44,13 +43,13 @@ def table(found: Comparison) -> str:
 
 def markdown(found: Comparison) -> str:
     """The same content in GitHub-flavoured Markdown, every method in one table."""
-    lines = [f"## Comparison of methods on {escape(title(found.model))}", ""]
+    lines = [f"## Comparison of methods on {escape_markdown(title(found.model))}", ""]
     for head, fixed, columns in _parts(found) if found.layers else ():
         named = {"layer": [printable(layer.name) for layer in found.layers]}
         lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
     methods = {"method": [printable(m.name) for m in found.methods]}
     lines += ["### Networks", "", *_marked_down({**methods, **_summary(found)}), ""]
-    lines += [f"- {escape(line)}" for line in _explained(found)]
+    lines += [f"- {escape_markdown(line)}" for line in _explained(found)]
     return "\n".join(lines)
 
 
@@ -256,8 +255,10 @@ def _laid_out(columns: Columns) -> list[str]:
 
 
 def _marked_down(columns: Columns) -> list[str]:
-    lines = ["| " + " | ".join(map(escape, columns)) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    return lines + ["| " + " | ".join(map(escape, cells)) + " |" for cells in zip(*columns.values(), strict=True)]
+    lines = ["| " + " | ".join(map(escape_markdown, columns)) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    return lines + [
+        "| " + " | ".join(map(escape_markdown, cells)) + " |" for cells in zip(*columns.values(), strict=True)
+    ]
 
 
 def _wrapped(line: str) -> list[str]:

@@ -8,12 +8,11 @@ from functools import partial
 
 from tabulate import tabulate
 
-from lipaudit.escaping import printable
+from lipaudit.escaping import escape_markdown, printable
 from lipaudit.formats.columns import SEPARATOR
-from lipaudit.formats.markdown import escape
+from lipaudit.formats.separated_values import as_csv
+from lipaudit.formats.separated_values import row as tsv_row
 from lipaudit.formats.table import WIDTH
-from lipaudit.formats.tsv import as_csv
-from lipaudit.formats.tsv import row as tsv_row
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
 from lipaudit.records.figure import Record
 from lipaudit.text.diff import has_moved, hidden, sections, warning
@@ -48,17 +47,21 @@ def table(found: ReportDiff, everything: bool = False) -> str:
 def markdown(found: ReportDiff, everything: bool = False) -> str:
     """The same content in GitHub-flavoured Markdown, the summary first."""
     first = warning(found)
-    lines = [f"**{escape(first)}**", ""] if first else []
+    lines = [f"**{escape_markdown(first)}**", ""] if first else []
     lines += ["## Diff of two Lipschitz audits", ""]
-    lines += [f"- Before: {escape(title(found.before.model))}", f"- After: {escape(title(found.after.model))}", ""]
+    lines += [
+        f"- Before: {escape_markdown(title(found.before.model))}",
+        f"- After: {escape_markdown(title(found.after.model))}",
+        "",
+    ]
     for section in sections(found):
-        lines += [f"**{section.label}**", "", *(f"- {escape(line)}" for line in section.lines), ""]
+        lines += [f"**{section.label}**", "", *(f"- {escape_markdown(line)}" for line in section.lines), ""]
     shown = shown_rows(found, everything)
     if shown:
         lines.append("| " + " | ".join(HEAD) + " |")
         lines.append("|" + "|".join("---:" if key in NUMERIC else "---" for key in HEAD) + "|")
-        lines += ["| " + " | ".join(map(escape, row_cells(change))) + " |" for change in shown] + [""]
-    return "\n".join([*lines, escape(hidden(found, shown))]).rstrip()
+        lines += ["| " + " | ".join(map(escape_markdown, row_cells(change))) + " |" for change in shown] + [""]
+    return "\n".join([*lines, escape_markdown(hidden(found, shown))]).rstrip()
 
 
 _FIGURES = ("status", "rigor", "upper_bound", "log10_upper_bound", "estimate", "log10_estimate")

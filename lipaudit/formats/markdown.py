@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from lipaudit.escaping import printable
+from lipaudit.escaping import escape_markdown
 from lipaudit.formats.columns import COLUMNS, cell, default_columns, group_rows, heading
 from lipaudit.records.report import AuditReport
 from lipaudit.text.summary import sections, title, warning
@@ -22,10 +21,10 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
 def render_summary(report: AuditReport) -> str:
     """The title and what an audit found, in sentences."""
     first = warning(report)
-    parts = [f"**{escape(first)}**"] if first else []
-    parts.append(f"## Lipschitz audit of {escape(title(report.model))}")
+    parts = [f"**{escape_markdown(first)}**"] if first else []
+    parts.append(f"## Lipschitz audit of {escape_markdown(title(report.model))}")
     for section in sections(report):
-        parts += [f"**{section.label}**", "\n".join(f"- {escape(line)}" for line in section.lines)]
+        parts += [f"**{section.label}**", "\n".join(f"- {escape_markdown(line)}" for line in section.lines)]
     return "\n\n".join(parts)
 
 
@@ -39,15 +38,5 @@ def render_layers(report: AuditReport, columns: Sequence[str] | None = None, dep
         keys.append("note")
     lines = ["| " + " | ".join(heading(key, rows) for key in keys) + " |"]
     lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
-    lines += ["| " + " | ".join(escape(cell(key, row)) for key in keys) + " |" for row in rows]
+    lines += ["| " + " | ".join(escape_markdown(cell(key, row)) for key in keys) + " |" for row in rows]
     return "\n".join(lines)
-
-
-def escape(text: str) -> str:
-    r"""The text with every character escaped that Markdown, HTML or a terminal would act on.
-
-    >>> escape("a_b|c"), escape("layer1.0 <b>")
-    ('a\\_b\\|c', 'layer1.0 &lt;b&gt;')
-    """
-    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", text)

@@ -13,6 +13,7 @@ from lipaudit.formats import (
     tsv,
 )
 from lipaudit.formats.columns import least_width, parse_columns
+from lipaudit.formats.separated_values import as_csv
 from lipaudit.records import (
     report_json,
 )
@@ -59,7 +60,7 @@ class Layout:
         if self.form == "tsv":
             return tsv.render(reports)
         if self.form == "csv":
-            return tsv.as_csv(tsv.render(reports))
+            return as_csv(tsv.render(reports))
         if self.form == "html":
             return str(import_module(_PAGES).render_all(reports, failures))
         if self.form == "table":

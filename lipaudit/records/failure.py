@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lipaudit.escaping import printable
-from lipaudit.formats.markdown import escape
+from lipaudit.escaping import escape_markdown, printable
 
 FAILURE = "failure"  # the kind of such an entry in JSON
 
@@ -24,5 +23,8 @@ def markdown(failures: Sequence[Failure]) -> str:
     """The models without a report, as a section of their own; empty where there are none."""
     if not failures:
         return ""
-    lines = [f"- {escape(printable(failure.model))}: {escape(printable(failure.error))}" for failure in failures]
+    lines = [
+        f"- {escape_markdown(printable(failure.model))}: {escape_markdown(printable(failure.error))}"
+        for failure in failures
+    ]
     return "\n".join(["## Models that could not be audited", "", *lines])

@@ -7,7 +7,7 @@ from pathlib import Path
 from lipaudit.errors import OutputError, UsageError
 from lipaudit.escaping import printable
 from lipaudit.files import write_whole
-from lipaudit.formats.tsv import row
+from lipaudit.formats.separated_values import row
 from lipaudit.records.report import AuditReport
 from lipaudit.records.stretching import stretching
 from lipaudit.text.numbers import share_text
