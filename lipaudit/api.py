@@ -13,6 +13,7 @@ import torch
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit.auditing.argument_types import channels, checks_arguments
 from lipaudit.auditing.assemble import domain_record, layer_records, network_record
+from lipaudit.auditing.assemble_comparison import layer_comparisons, method_comparisons, weights_without_rows
 from lipaudit.auditing.domain import (
     DomainRequest,
     check_normalisation,
@@ -55,13 +56,7 @@ from lipaudit.network.pair_file import check_pair_file, write_pair
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.network.stretch import Pair
 from lipaudit.option_names import names_arguments
-from lipaudit.records.comparison import (
-    Comparison,
-    ComparisonSettings,
-    layer_comparisons,
-    method_comparisons,
-    weights_without_rows,
-)
+from lipaudit.records.comparison import Comparison, ComparisonSettings
 from lipaudit.records.report import AuditReport, NetworkRecord, SettingsRecord
 from lipaudit.rules.rule import Settings, Status
 from lipaudit.spectral.cache import NormStore

@@ -11,8 +11,8 @@ from itertools import groupby
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit.errors import UsageError
 from lipaudit.escaping import escape_markdown
-from lipaudit.formats.table import WIDTH
 from lipaudit.rules.rule import Rule, all_rules
+from lipaudit.text.shorten import WIDTH
 
 FORMATS = ("table", "json", "markdown")
 _LABEL = 14

@@ -16,9 +16,8 @@ from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
 from lipaudit.fleet.typed_command import names
 from lipaudit.formats import separated_values
-from lipaudit.formats.table import WIDTH
 from lipaudit.text.numbers import log10_estimate_text, log10_upper_text, share_text
-from lipaudit.text.shorten import shorten_end, shorten_paths
+from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
 from lipaudit.version import __version__
 
 HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "costs most / problem")

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from lipaudit.errors import UsageError
 from lipaudit.escaping import printable
 from lipaudit.records.report import LayerRecord
+from lipaudit.text.figures import factor_text
 from lipaudit.text.numbers import (
-    estimate_text,
     log10_estimate_text,
     log10_upper_text,
     lower_bound_text,
     shape_text,
     share_text,
-    upper_bound_text,
     upper_text,
 )
 
@@ -97,13 +96,6 @@ def _upper(layer: LayerRecord) -> str:
     if layer.status != "finite" or layer.rigor is None:  # without a rigor there is no figure, the status is the answer
         return layer.status
     return factor_text(layer)
-
-
-def factor_text(layer: LayerRecord) -> str:
-    """A finite row's figure: an upper bound rounded up, or an estimate with its mark."""
-    if layer.rigor == "estimate":
-        return estimate_text(layer.estimate, layer.log10_estimate)
-    return upper_bound_text(layer.upper_bound, layer.log10_upper_bound)
 
 
 def _log10(layer: LayerRecord) -> str:

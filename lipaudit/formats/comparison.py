@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lipaudit.escaping import escape_markdown, printable
 from lipaudit.formats.separated_values import as_csv, row
-from lipaudit.formats.table import WIDTH
 from lipaudit.records.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
 from lipaudit.text.method import steps_text
 from lipaudit.text.numbers import estimate_text, lower_bound_text, upper_bound_text
-from lipaudit.text.shorten import shorten_paths
+from lipaudit.text.shorten import WIDTH, shorten_paths
 from lipaudit.text.summary import title
 
 _LAYER = 26

@@ -12,12 +12,11 @@ from lipaudit.escaping import escape_markdown, printable
 from lipaudit.formats.columns import SEPARATOR
 from lipaudit.formats.separated_values import as_csv
 from lipaudit.formats.separated_values import row as tsv_row
-from lipaudit.formats.table import WIDTH
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
 from lipaudit.records.figure import Record
 from lipaudit.text.diff import has_moved, hidden, sections, warning
 from lipaudit.text.diff_figures import LOUD, digits_apart, figure_text, is_estimated, quotient_text, verdict_text
-from lipaudit.text.shorten import shorten_end, shorten_paths
+from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
 from lipaudit.text.summary import title
 
 _LABEL = 12

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lipaudit.escaping import escape_markdown
 from lipaudit.formats.columns import COLUMNS, cell, default_columns, group_rows, heading
+from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport
 from lipaudit.text.summary import sections, title, warning
 
@@ -40,3 +41,11 @@ def render_layers(report: AuditReport, columns: Sequence[str] | None = None, dep
     lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
     lines += ["| " + " | ".join(escape_markdown(cell(key, row)) for key in keys) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def render_failures(failures: Sequence[Failure]) -> str:
+    """The models without a report, as a section of their own; empty where there are none."""
+    if not failures:
+        return ""
+    lines = [f"- {escape_markdown(failure.model)}: {escape_markdown(failure.error)}" for failure in failures]
+    return "\n".join(["## Models that could not be audited", "", *lines])

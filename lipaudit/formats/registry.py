@@ -55,10 +55,10 @@ def _junit(reports: Sequence[AuditReport], failures: Sequence[Failure], settings
 
 
 def _markdown(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:
+    from lipaudit.formats.markdown import render_failures
     from lipaudit.formats.render import Layout
-    from lipaudit.records.failure import markdown
 
-    return "\n\n\n".join(filter(None, (Layout("markdown").render(reports), markdown(failures))))
+    return "\n\n\n".join(filter(None, (Layout("markdown").render(reports), render_failures(failures))))
 
 
 def _html(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:

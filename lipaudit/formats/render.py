@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from pathlib import Path
 
 from lipaudit.errors import UsageError
 from lipaudit.formats import (
+    comparison,
+    diff,
+    html,
     markdown,
     table,
     tsv,
 )
 from lipaudit.formats.columns import least_width, parse_columns
 from lipaudit.formats.separated_values import as_csv
+from lipaudit.formats.suffixes import FORMS, form_of_file
 from lipaudit.records import (
     report_json,
 )
+from lipaudit.records.comparison import Comparison
+from lipaudit.records.diff import ReportDiff
 from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport
-
-_PAGES = "lipaudit.formats.html"  # a layer above this one, so that it is found by its name
+from lipaudit.text.shorten import WIDTH
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,9 @@ class Layout:
         if form in ("json", "tsv", "csv", "html") and (columns is not None or depth is not None):
             raise UsageError(f"--columns and --depth shape the table and the Markdown; --format {form} is always whole")
         keys = None if columns is None else parse_columns(columns)
-        if keys and form == "table" and not wide and least_width(keys) > table.WIDTH:
+        if keys and form == "table" and not wide and least_width(keys) > WIDTH:
             raise UsageError(
-                f"{len(keys)} columns need up to {least_width(keys)} characters, a table on a terminal has {table.WIDTH}: "
+                f"{len(keys)} columns need up to {least_width(keys)} characters, a table on a terminal has {WIDTH}: "
                 "choose fewer, or write to a file (-o FILE) or a pipe, where it may be wider"
             )
         return cls(form, keys, depth, wide)
@@ -62,7 +67,28 @@ class Layout:
         if self.form == "csv":
             return as_csv(tsv.render(reports))
         if self.form == "html":
-            return str(import_module(_PAGES).render_all(reports, failures))
+            return html.render_all(reports, failures)
         if self.form == "table":
             return "\n\n\n".join(table.render(report, self.columns, self.depth, self.wide) for report in reports)
         return "\n\n\n".join(markdown.render(report, self.columns, self.depth) for report in reports)
+
+
+def render_record(record: AuditReport | Comparison | ReportDiff, form: str) -> str:
+    """What a record shows of itself in Python: a ``table``, and a report in a ``notebook`` as HTML.
+
+    In a notebook every text from the report is escaped.
+    """
+    if isinstance(record, ReportDiff):
+        return diff.table(record)
+    if isinstance(record, Comparison):
+        return comparison.table(record)
+    if form == "notebook":
+        from markdown_it import MarkdownIt
+
+        return str(MarkdownIt("js-default").render(markdown.render(record)))
+    return table.render(record)
+
+
+def render_for_file(report: AuditReport, file: Path) -> str:
+    """The text of a report in the format that the suffix of ``file`` asks for, without a newline at the end."""
+    return Layout(form_of_file(file, [*FORMS, "html"], of_audit=True), wide=True).render([report])

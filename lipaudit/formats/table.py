@@ -9,10 +9,9 @@ from tabulate import tabulate
 
 from lipaudit.formats.columns import COLUMNS, SEPARATOR, Row, cell, default_columns, group_rows, heading
 from lipaudit.records.report import AuditReport
-from lipaudit.text.shorten import shorten_end, shorten_paths
+from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
 from lipaudit.text.summary import sections, title, warning
 
-WIDTH = 100
 _LABEL = 12
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from lipaudit.escaping import escape_markdown, printable
 
 FAILURE = "failure"  # the kind of such an entry in JSON
 
@@ -17,14 +14,3 @@ class Failure:
     model: str
     error: str
     exit_code: int = 3
-
-
-def markdown(failures: Sequence[Failure]) -> str:
-    """The models without a report, as a section of their own; empty where there are none."""
-    if not failures:
-        return ""
-    lines = [
-        f"- {escape_markdown(printable(failure.model))}: {escape_markdown(printable(failure.error))}"
-        for failure in failures
-    ]
-    return "\n".join(["## Models that could not be audited", "", *lines])

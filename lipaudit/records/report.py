@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lipaudit.errors import UsageError
+from lipaudit.files import write_whole
+from lipaudit.records.rendering import render, render_for_file
 
 if TYPE_CHECKING:
     import pandas
@@ -199,9 +201,7 @@ class AuditReport:
 
     def __str__(self) -> str:
         """The table that the command line prints."""
-        from lipaudit.formats.table import render
-
-        return render(self)
+        return render(self, "table")
 
     def __getitem__(self, name: str) -> LayerRecord:
         """The row of this name, or the only row of the module of this path; a KeyError names what is close.
@@ -242,12 +242,7 @@ class AuditReport:
         :meth:`load` reads JSON back. Raises :class:`~lipaudit.errors.UsageError` for another suffix, and
         :class:`~lipaudit.errors.OutputError` where the system refuses.
         """
-        from lipaudit.files import write_whole
-        from lipaudit.formats.render import Layout
-        from lipaudit.formats.suffixes import FORMS, form_of_file
-
-        file = Path(path)
-        write_whole(file, Layout(form_of_file(file, [*FORMS, "html"], of_audit=True), wide=True).render([self]) + "\n")
+        write_whole(Path(path), render_for_file(self, Path(path)) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> AuditReport:
@@ -264,11 +259,7 @@ class AuditReport:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the Markdown rendering as HTML, in which every text from the report is escaped."""
-        from markdown_it import MarkdownIt
-
-        from lipaudit.formats.markdown import render
-
-        return str(MarkdownIt("js-default").render(render(self)))
+        return render(self, "notebook")
 
     def to_json(self, indent: int | None = 2) -> str:
         """The report as JSON text (schema 1.0); ``AuditReport.from_json`` reads it back to an equal report."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 ELLIPSIS = "…"
+WIDTH = 100  # characters of a line of a table on a terminal
 
 
 def shorten_end(text: str, width: int) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lipaudit.escaping import printable
-from lipaudit.formats.columns import factor_text
 from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord
 from lipaudit.records.stretching import is_above, stretching
 from lipaudit.text.advice import advice
 from lipaudit.text.domain import described, pixels_are_the_input, place
+from lipaudit.text.figures import factor_text
 from lipaudit.text.method import cited, has_estimates, is_ours, is_refuted, is_undefined
 from lipaudit.text.numbers import (
     MOST,

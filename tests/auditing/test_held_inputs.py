@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import lipaudit
+from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.auditing.held_inputs import held_inputs
 from lipaudit.errors import UsageError
 from lipaudit.formats import (
@@ -22,7 +23,6 @@ from lipaudit.formats import (
 from lipaudit.formats.cyclonedx import render as cyclonedx
 from lipaudit.formats.html import render as html
 from lipaudit.formats.huggingface import update_card
-from lipaudit.records.diff import diff_reports
 from lipaudit.records.report import AuditReport
 from lipaudit.records.schema import load_schema
 from tests.records import (

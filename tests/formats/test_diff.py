@@ -15,15 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.formats import (
     diff as text,
 )
-from lipaudit.records.diff import ReportDiff, diff_reports
+from lipaudit.records.diff import ReportDiff
 from lipaudit.records.report import AuditReport, LayerRecord
+from tests.auditing.test_diff import chain, expected
 from tests.records import (
     fakes,
 )
-from tests.records.test_diff import chain, expected
 
 
 def words(shown: str) -> str:

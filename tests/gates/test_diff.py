@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.gates.diff import growth_problem, growth_remark, layer_growth_problem, unjudged
-from lipaudit.records.diff import diff_reports
 from lipaudit.records.report import AuditReport
 from tests.records import (
     fakes,

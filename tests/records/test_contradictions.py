@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.errors import UsageError
 from lipaudit.gates.report import Gates, gate_problems
 from lipaudit.records.contradictions import LARGEST_LOG10, contradiction
-from lipaudit.records.diff import ReportDiff, diff_reports
+from lipaudit.records.diff import ReportDiff
 from lipaudit.records.report import AuditReport, OutputRecord
 from lipaudit.records.report_json import to_dict
 from lipaudit.records.schema import load_schema

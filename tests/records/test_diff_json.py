@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.errors import UsageError
 from lipaudit.records.comparison import Comparison
-from lipaudit.records.diff import ReportDiff, diff_reports
+from lipaudit.records.diff import ReportDiff
 from lipaudit.records.report import AuditReport
+from tests.auditing.test_diff import chain
 from tests.records import (
     fakes,
 )
-from tests.records.test_diff import chain
 
 
 def found() -> ReportDiff:
@@ -22,7 +23,7 @@ def found() -> ReportDiff:
         (fakes.layer("a\x1b|", 2.0), fakes.layer("b", 3.0), fakes.missing("c", "unbounded", "mul", "why"))
     )
     after = fakes.gated(other_domains=())
-    return diff_reports(before, after, tool_version="0.1.0")
+    return diff_reports(before, after)
 
 
 def test_round_trip_gives_an_equal_diff() -> None:
@@ -58,7 +59,7 @@ def test_what_reads_reports_and_comparisons_refuses_a_diff() -> None:
 
 
 def changed(*path: str | int, value: Any) -> str:
-    document = place = json.loads(diff_reports(chain([3.0]), chain([4.0]), "0.1.0").to_json())
+    document = place = json.loads(diff_reports(chain([3.0]), chain([4.0])).to_json())
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
@@ -95,4 +96,4 @@ def test_a_wrong_document_gives_one_clear_error(text: str, message: str) -> None
 def test_newer_minor_versions_with_unknown_keys_are_read() -> None:
     document = json.loads(changed("schema_version", value="1.7"))
     document["layers"][0]["colour"] = "blue"
-    assert ReportDiff.from_json(json.dumps(document)) == diff_reports(chain([3.0]), chain([4.0]), "0.1.0")
+    assert ReportDiff.from_json(json.dumps(document)) == diff_reports(chain([3.0]), chain([4.0]))

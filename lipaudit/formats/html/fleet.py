@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lipaudit.formats.columns import factor_text
 from lipaudit.formats.html import page, plain_table
 from lipaudit.formats.html.document import contents, document
 from lipaudit.formats.html.markup import section, text
@@ -12,6 +11,7 @@ from lipaudit.formats.html.plain_table import Link
 from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport, NetworkRecord
 from lipaudit.records.stretching import stretching
+from lipaudit.text.figures import factor_text
 from lipaudit.text.numbers import count_text, log10_estimate_text, log10_upper_text, share_text, upper_bound_text
 from lipaudit.text.summary import sections, title, warning
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from lipaudit.formats.columns import COLUMNS, factor_text
+from lipaudit.formats.columns import COLUMNS
 from lipaudit.records.report import LayerRecord
+from lipaudit.text.figures import factor_text
 from lipaudit.text.numbers import lower_bound_text, names_text, share_text
 
 
