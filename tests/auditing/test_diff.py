@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lipaudit
 from lipaudit.auditing.diff import diff as diff_reports
+from lipaudit.auditing.diff_contributions import elasticities
 from lipaudit.errors import UsageError
 from lipaudit.records.diff import ReportDiff
 from lipaudit.records.report import AuditReport, DomainRecord, LayerRecord, OutputRecord
@@ -234,7 +235,7 @@ def test_in_a_real_network_contributions_add_up_to_first_order() -> None:
     assert None not in parts
     by_name = {row.name: row for row in report.layers}
     # the only row of a side branch weighs less than those that every path passes
-    weights = lipaudit.records.diff._elasticities(report.layers)
+    weights = elasticities(report.layers)
     named = {row.name: weights[i] for i, row in enumerate(report.layers)}
     assert named["/head/Gemm"] == pytest.approx(1, abs=1e-6)
     assert named["/stem/stem.0/Conv"] == pytest.approx(1, abs=1e-6)
