@@ -177,11 +177,11 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def chosen(options: argparse.Namespace) -> Iterator[str]:
-    from lipaudit.frontends import registry
+    from lipaudit.cli.listing import model_names
 
     names = options.names or [
         name
-        for name in registry.list_models("*")
+        for name in model_names().matching("*")
         if options.library in ("all", name.partition(":")[0]) and fnmatchcase(name.partition(":")[2], options.pattern)
     ]
     part, parts = map(int, options.part.split("/"))

@@ -22,7 +22,7 @@ _INTRO = (
 
 def render() -> str:
     """The page."""
-    context = click.Context(cli, info_name="lipaudit")
+    context = click.Context(cli, info_name="lipaudit", **cli.context_settings)
     parts = ["# Command line", _INTRO, *_command(cli, context), *_paragraphs(cli.epilog or "")]
     for name, command in cli.commands.items():
         inner = click.Context(command, parent=context, info_name=name)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
+from operator import attrgetter
 
-import lipaudit.rules  # noqa: F401  registers every rule
+from lipaudit.catalog.entries import RuleEntry, as_json, rule_entries
 from lipaudit.errors import UsageError
 from lipaudit.escaping import escape_markdown
-from lipaudit.rules.rule import Rule, all_rules
 from lipaudit.text.shorten import WIDTH
 
 FORMATS = ("table", "json", "markdown")
@@ -27,20 +26,23 @@ _INTRO = (
 )
 
 
-def find_rules(pattern: str = "*") -> tuple[Rule, ...]:
+def find_rules(pattern: str = "*") -> tuple[RuleEntry, ...]:
     """The rules whose name or one of whose operations matches a pattern with wildcards, or contains it, by family.
 
     Raises:
         UsageError: if there is none.
     """
-    rules = {id(rule): rule for rule in all_rules().values()}.values()
-    found = [rule for rule in rules if matches(pattern, [rule.name, *rule.ops, *map(_short, rule.ops)])]
+    found = tuple(
+        entry
+        for entry in rule_entries()
+        if matches(pattern, [entry.rule, *entry.operations, *map(_short, entry.operations)])
+    )
     if not found:
         raise UsageError(
             f"no rule and no operation matches {pattern!r}; what has no rule is reported as unsupported "
             "(`lipaudit rules` lists what has one)"
         )
-    return tuple(sorted(found, key=_family))
+    return found
 
 
 def matches(pattern: str, names: Iterable[str]) -> bool:
@@ -53,37 +55,21 @@ def matches(pattern: str, names: Iterable[str]) -> bool:
     return any(fnmatchcase(name.lower(), wanted) for name in names)
 
 
-def render(rules: Sequence[Rule], form: str = "table") -> str:
+def render(rules: Sequence[RuleEntry], form: str = "table") -> str:
     """The rules as text in one of :data:`FORMATS`, one entry per rule with all its operations."""
-    return {"table": _table, "json": _json, "markdown": _markdown}[form](rules)
+    return {"table": _table, "json": as_json, "markdown": _markdown}[form](rules)
 
 
-def _json(rules: Sequence[Rule]) -> str:
-    entries = [
-        {
-            "rule": rule.name,
-            "family": _family(rule),
-            "operations": list(rule.ops),
-            "constant": rule.formula,
-            "source": rule.source,
-            "exact": rule.exact,
-            "needs_bounded_operands": rule.where_bounded,
-        }
-        for rule in rules
-    ]
-    return json.dumps(entries, indent=2)
-
-
-def _table(rules: Sequence[Rule]) -> str:
+def _table(rules: Sequence[RuleEntry]) -> str:
     notes = [_INTRO, *(f"[{mark}] {meaning}." for mark, meaning in _MARKS.items())]
     lines = [line for note in notes for line in wrapped(note)]
-    for family, members in groupby(rules, _family):
+    for family, members in groupby(rules, attrgetter("family")):
         lines += ["", family.upper()]
         for rule in members:
             marks = "".join(f" [{mark}]" for mark in _marks(rule))
-            lines.append(f"{rule.name}{marks}")
-            lines += entry("constant", rule.formula) + entry("source", rule.source)
-            lines += entry("operations", ", ".join(map(_short, rule.ops)))
+            lines.append(f"{rule.rule}{marks}")
+            lines += entry("constant", rule.constant) + entry("source", rule.source)
+            lines += entry("operations", ", ".join(map(_short, rule.operations)))
     return "\n".join(lines)
 
 
@@ -103,7 +89,7 @@ def entry(label: str, text: str) -> list[str]:
     )
 
 
-def _markdown(rules: Sequence[Rule]) -> str:
+def _markdown(rules: Sequence[RuleEntry]) -> str:
     lines = [
         "# Rules",
         "",
@@ -113,26 +99,22 @@ def _markdown(rules: Sequence[Rule]) -> str:
         "",
         "This page is the output of `lipaudit rules --format markdown`.",
     ]
-    for family, members in groupby(rules, _family):
+    for family, members in groupby(rules, attrgetter("family")):
         lines += ["", f"## {family}", "", "| rule | constant | marks | source | operations |", "|---|---|---|---|---|"]
         for rule in members:
             cells = (
-                _code(rule.name),
-                _code(rule.formula),
+                _code(rule.rule),
+                _code(rule.constant),
                 ", ".join(_marks(rule)),
                 escape_markdown(rule.source),
-                ", ".join(_code(_short(op)) for op in rule.ops),
+                ", ".join(_code(_short(op)) for op in rule.operations),
             )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _marks(rule: Rule) -> Iterable[str]:
-    return [mark for mark, holds in zip(_MARKS, (rule.exact, rule.where_bounded), strict=True) if holds]
-
-
-def _family(rule: Rule) -> str:
-    return rule.function.__module__.rpartition(".")[2]
+def _marks(rule: RuleEntry) -> Iterable[str]:
+    return [mark for mark, holds in zip(_MARKS, (rule.exact, rule.needs_bounded_operands), strict=True) if holds]
 
 
 def _short(op: str) -> str:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import click
 
+from lipaudit.catalog.model_names import ModelNames, collect_names, kept_names
 from lipaudit.cli.options import debug_option
 from lipaudit.cli.terminal import emit, import_frameworks, shielded
 from lipaudit.errors import ModelNotFoundError
+
+
+def model_names(debug: bool = False, quiet: bool = False) -> ModelNames:
+    """The names of both registries: those kept for the installed versions, or from the registries, which takes seconds."""
+    names = kept_names()
+    if names is None:
+        with shielded(debug, quiet):
+            import_frameworks()
+            names = collect_names()
+    return names
 
 
 @click.command("list")
@@ -15,11 +26,7 @@ from lipaudit.errors import ModelNotFoundError
 @click.pass_context
 def list_names(ctx: click.Context, /, pattern: str) -> int:
     """List the model names that match PATTERN ('resnet*', 'timm:vit_*')."""
-    with shielded(ctx.find_root().obj.debug):
-        import_frameworks()
-        from lipaudit.frontends import list_models
-
-        names = list(list_models(pattern))
+    names = model_names(ctx.find_root().obj.debug).matching(pattern)
     if not names:
         raise ModelNotFoundError(f"no model name of torchvision or timm matches {pattern!r}; try a shorter pattern")
     emit("\n".join(names))

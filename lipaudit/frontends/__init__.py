@@ -2,7 +2,7 @@
 
 from lipaudit.frontends.load import load
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
-from lipaudit.frontends.registry import expand, list_models
+from lipaudit.frontends.registry import expand, registry_names
 from lipaudit.frontends.spec import parse_input
 
-__all__ = ["LoadedModel", "Preprocessing", "expand", "list_models", "load", "parse_input"]
+__all__ = ["LoadedModel", "Preprocessing", "expand", "load", "parse_input", "registry_names"]

@@ -76,19 +76,9 @@ def expand(spec: str) -> list[str]:
     return found
 
 
-def list_models(pattern: str) -> list[str]:
-    """Sorted names of both registries, with their prefix, that match a pattern; a text without a wildcard matches anywhere.
-
-    Timm's pretrained tags are listed where the pattern has a dot.
-    """
-    parsed = parse_spec(pattern)
-    wildcard = parsed.name if parsed.is_pattern else f"*{parsed.name}*"
-    found: list[str] = []
-    if parsed.kind is not Kind.TIMM:
-        found += _matching("torchvision", wildcard, torchvision.names())
-    if parsed.kind is not Kind.TORCHVISION:
-        found += _matching("timm", wildcard, timm.names(tags="." in wildcard))
-    return found
+def registry_names() -> dict[str, list[str]]:
+    """Every name by registry, sorted; ``timm_tags`` are timm's pretrained names ``architecture.tag``."""
+    return {"torchvision": torchvision.names(), "timm": timm.names(), "timm_tags": timm.names(tags=True)}
 
 
 def _matching(prefix: str, pattern: str, pool: list[str]) -> list[str]:

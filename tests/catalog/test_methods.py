@@ -7,7 +7,7 @@ import pytest
 from lipaudit.catalog.methods import find_methods, render
 from lipaudit.catalog.rules import FORMATS
 from lipaudit.errors import UsageError
-from lipaudit.spectral.published.registry import all_methods, find_method
+from lipaudit.spectral.published.registry import all_methods
 
 
 def test_every_method_is_listed_once_with_what_the_registry_says() -> None:
@@ -24,9 +24,9 @@ def test_every_method_is_listed_once_with_what_the_registry_says() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_has_name_what_it_computes_claim_and_default(form: str) -> None:
-    method = find_method("singla2021")
+    (method,) = find_methods("singla2021")
     text = " ".join(render([method], form).split())
-    for words in (method.name, method.summary, method.claim, "50"):
+    for words in (method.method, method.computes, method.claim, "50"):
         assert words in text
 
 
@@ -41,7 +41,7 @@ def test_the_table_fits_a_terminal_and_names_the_default() -> None:
     ("pattern", "names"), [("RYU", ["ryu2019"]), ("*2021", ["araujo2021", "gouk2021", "singla2021"])]
 )
 def test_patterns_find_methods(pattern: str, names: list[str]) -> None:
-    assert [method.name for method in find_methods(pattern)] == names
+    assert [method.method for method in find_methods(pattern)] == names
 
 
 def test_a_pattern_that_finds_nothing_is_an_error() -> None:

@@ -60,12 +60,13 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no names are kept
     api, frontends = (types.ModuleType(f"lipaudit.{name}") for name in ("api", "frontends"))
     api.audit = stage.audit  # type: ignore[attr-defined]
     frontends.expand = stage.expand  # type: ignore[attr-defined]
-    frontends.list_models = lambda pattern: [f"{pattern}-18", f"{pattern}-50"] if pattern != "none*" else []  # type: ignore[attr-defined]
+    frontends.registry_names = lambda: {"torchvision": ["resnet-18", "vit"], "timm": ["resnet-50"], "timm_tags": []}  # type: ignore[attr-defined]
     frontends.__path__ = [
         str(Path(lipaudit.__file__).parent / "frontends")
     ]  # what reads specifications and domains is real
@@ -449,7 +450,7 @@ def test_no_color_is_ever_written(stage: Stage, monkeypatch: pytest.MonkeyPatch)
 
 def test_list_prints_names(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "resnet"]) == 0
-    assert capsys.readouterr().out == "resnet-18\nresnet-50\n"
+    assert capsys.readouterr().out == "torchvision:resnet-18\ntimm:resnet-50\n"
     assert main(["list", "none*"]) == 3
     assert capsys.readouterr().err == (
         "lipaudit: error: no model name of torchvision or timm matches 'none*'; try a shorter pattern\n"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from lipaudit.cli import completion
+from lipaudit.catalog import model_names
+from lipaudit.catalog.model_names import ModelNames
 from tests.places import ROOT
 
-NAMES = ["torchvision:resnet50", "torchvision:vit_b_16", "timm:resnet50", "timm:resnet50d"]
+NAMES = ModelNames(("resnet50", "vit_b_16"), ("resnet50", "resnet50d"), ())
 
 
 def offered(words: str, cache: Path) -> list[str]:
@@ -34,9 +37,9 @@ def offered(words: str, cache: Path) -> list[str]:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    file = completion._cache_file()
+    file = model_names._cache_file()
     file.parent.mkdir()
-    file.write_text("\n".join(NAMES))
+    file.write_text(json.dumps(asdict(NAMES)))
     return tmp_path
 
 
@@ -49,12 +52,3 @@ def test_verbs_and_models_come_first(cache: Path) -> None:
 
 def test_options_come_behind_a_model(cache: Path) -> None:
     assert {"--domain", "--depth"} <= set(offered("lipaudit resnet50 --d", cache))
-
-
-def test_names_are_kept_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    names = completion.model_names()
-    assert "timm:resnet18" in names
-    assert completion._cache_file().read_text(encoding="utf-8").split() == names
-    monkeypatch.setattr(completion, "import_frameworks", lambda: pytest.fail("the names are kept"))
-    assert completion.model_names() == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lipaudit.catalog.model_names import ModelNames
 from lipaudit.cli import main
 from lipaudit.fleet.interrupts import blocked_for_children, delayed, raise_remembered, remembered
 
@@ -68,15 +70,16 @@ def test_who_ignores_interrupts_goes_on_doing_so() -> None:
 
 @pytest.mark.parametrize("verb", [["list", "resnet18"], ["sample_models/digits_resnet.onnx", "--jobs", "1"]])
 def test_the_command_ends_where_an_import_has_swallowed_an_interrupt(
-    verb: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def swallowing(name: str) -> list[str]:
+    def swallowing(*names: str) -> list[str]:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        return [name]
+        return list(names)
 
     monkeypatch.setattr("lipaudit.frontends.expand", swallowing)
-    monkeypatch.setattr("lipaudit.frontends.list_models", swallowing)
+    monkeypatch.setattr("lipaudit.cli.listing.collect_names", lambda: ModelNames(tuple(swallowing("resnet18")), (), ()))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(verb) == 130
     assert capsys.readouterr() == ("", "\nlipaudit: interrupted\n")
 
@@ -87,7 +90,13 @@ def test_an_interrupt_does_not_break_imports_in_their_middle(tmp_path: Path) -> 
         "import os, signal, sys\nsignal.raise_signal(signal.SIGINT)\nsys.stderr.write('imported;')\nraise SystemExit(7)\n"
     )
     code = "import sys\nfrom lipaudit.cli import main\nsys.path.insert(0, sys.argv[1])\nsys.exit(main(['list', 'x']))"
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.stderr.startswith("imported;")
 
 

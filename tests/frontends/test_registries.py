@@ -133,11 +133,13 @@ def test_a_file_whose_name_has_a_wildcard_is_that_file(tmp_path, monkeypatch):
     assert len(frontends.expand(f"{tmp_path}/ne*.onnx")) == 3
 
 
-def test_listing():
-    found = frontends.list_models("resnet18")
-    assert "torchvision:resnet18" in found
-    assert "timm:resnet18" in found
-    assert all(name.startswith("timm:resnet18.") for name in frontends.list_models("timm:resnet18.*"))
+def test_names_of_both_registries():
+    names = frontends.registry_names()
+    assert set(names) == {"torchvision", "timm", "timm_tags"}
+    assert "resnet18" in names["torchvision"]
+    assert "resnet18" in names["timm"]
+    assert "resnet18.a1_in1k" in names["timm_tags"]
+    assert all(pool == sorted(pool) for pool in names.values())
 
 
 def test_nothing_is_printed(capsys, no_network):

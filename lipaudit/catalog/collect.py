@@ -1,0 +1,54 @@
+"""Writes ``rules.json`` and ``methods.json`` from the registries: ``python -m lipaudit.catalog.collect``."""
+
+from __future__ import annotations
+
+from lipaudit.catalog.entries import FOLDER, MethodEntry, RuleEntry, as_json
+
+
+def collect_rules() -> tuple[RuleEntry, ...]:
+    """Every registered rule once, by family and otherwise as registered."""
+    import lipaudit.rules  # registers every rule
+    from lipaudit.rules.rule import all_rules
+
+    rules = {id(rule): rule for rule in all_rules().values()}.values()
+    entries = (
+        RuleEntry(
+            rule=rule.name,
+            family=rule.function.__module__.rpartition(".")[2],
+            operations=rule.ops,
+            constant=rule.formula,
+            source=rule.source,
+            exact=rule.exact,
+            needs_bounded_operands=rule.where_bounded,
+        )
+        for rule in rules
+        if rule.function.__module__.startswith(f"{lipaudit.rules.__name__}.")
+    )
+    return tuple(sorted(entries, key=lambda entry: entry.family))
+
+
+def collect_methods() -> tuple[MethodEntry, ...]:
+    """Every registered method, by name."""
+    from lipaudit.spectral.published.registry import all_methods
+
+    return tuple(
+        MethodEntry(
+            method=method.name,
+            title=method.title,
+            computes=method.summary,
+            claim=method.claim,
+            default_iterations=method.iterations,
+            reference=method.reference,
+        )
+        for method in all_methods()
+    )
+
+
+def write() -> None:
+    """Write both files."""
+    for name, entries in (("rules", collect_rules()), ("methods", collect_methods())):
+        (FOLDER / f"{name}.json").write_text(as_json(entries) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
