@@ -368,6 +368,7 @@ def test_a_file_appears_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_leaves_no_file(tmp_path: Path) -> None:
     code = (
         "import os, sys, types, lipaudit.cli as cli;"

@@ -572,6 +572,7 @@ def test_a_terminal_that_lacks_a_character_shows_it_escaped() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.usefixtures("interruptible")
 def test_control_c_leaves_no_file(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, time, types, lipaudit.cli as cli;"

@@ -52,6 +52,7 @@ def test_a_killed_fleet_goes_on_where_it_was(fleet: Fleet) -> None:
     assert [kept(entry) for entry in fleet.entries()] == [kept(entry) for entry in other.entries()]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_control_c_ends_the_workers_and_keeps_what_is_finished(fleet: Fleet) -> None:
     """As at a terminal: the signal goes to every process, and stderr shows the bar."""
     names = ("tiny", "sleeping", "tiny --mean 0 --std 1", "sleeping --mean 0 --std 1")

@@ -16,6 +16,8 @@ from lipaudit.catalog.model_names import ModelNames
 from lipaudit.cli import main
 from lipaudit.fleet.interrupts import blocked_for_children, delayed, raise_remembered, remembered
 
+pytestmark = pytest.mark.usefixtures("interruptible")
+
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
     steps = []
