@@ -1,8 +1,8 @@
 """The commands that a page of the documentation shows, run as a reader would: in a shell, in a copy of the sample models.
 
-A page's ``sh`` blocks run one after the other in the same folder. A block stops at the first command that fails; a line that
-ends in ``# ends with N`` must end with that exit code. :func:`run_page` runs whole blocks in a shell; :func:`run_line` runs one
-command, in this process where it is lipaudit's and needs nothing of a shell but ``> FILE`` at its end.
+A page's ``sh`` blocks run one after the other in the same folder. A line that ends in ``# ends with N`` must end with that exit code.
+:func:`run_page` runs a page; :func:`run_line` runs one command, in this process where it is lipaudit's and needs nothing of a shell
+but ``> FILE`` at its end. :func:`script` makes one script of a block.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from lipaudit.cli import main
 from tests.places import ROOT
 
 _STARTERS = {"lipaudit": "-m lipaudit ", "pytest": "-m pytest ", "python": "", "python3": ""}
+_COMMAND = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|(?<=\S)#|[^#'"\\])*""")  # up to its comment
 _EXPECTED = re.compile(r"^(.*\S)\s+# ends with (\d+)$")
 
 
@@ -59,19 +60,6 @@ def script(block: str) -> str:
     return "set -eo pipefail\n" + "\n".join(lines) + "\n"
 
 
-def run_page(page: Path, folder: Path) -> list[str]:
-    """Run the ``sh`` blocks of a page in ``folder``, where the sample models are; what each printed on stdout."""
-    env = environment(folder / ".bin")
-    printed = []
-    for block in blocks(page):
-        done = subprocess.run(
-            ["bash", "-c", script(block)], cwd=folder, env=env, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{block}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        printed.append(done.stdout)
-    return printed
-
-
 @dataclass(frozen=True)
 class Command:
     """One command of a block: its text without its comment, on one line, and the exit code that the page tells."""
@@ -103,7 +91,7 @@ def commands(block: str) -> Iterator[Command]:
     """The commands of a block, those on several lines joined."""
     for line in block.replace("\\\n", " ").splitlines():
         found = _EXPECTED.match(line)
-        text = re.sub(r"(^|\s)#.*$", "", found[1] if found else line)
+        text = _COMMAND.match(found[1] if found else line)[0]  # type: ignore[index]  # it matches the empty text
         if text.strip():
             yield Command(" ".join(text.split()), int(found[2]) if found else 0)
 
@@ -127,3 +115,14 @@ def run_line(command: Command, folder: Path) -> Done:
         (folder / target).write_text(texts[0], encoding="utf-8")
         texts[0] = ""
     return Done(code, *texts)
+
+
+def run_page(page: Path, folder: Path) -> list[str]:
+    """Run the commands of the ``sh`` blocks of a page in ``folder``, where the sample models are; what each printed on stdout."""
+    printed = []
+    for block in blocks(page):
+        for command in commands(block):
+            done = run_line(command, folder)
+            assert done.code == command.code, f"{command.text} ended with {done.code}:\n{done.out}\n{done.err}"
+            printed.append(done.out)
+    return printed
