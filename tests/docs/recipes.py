@@ -24,6 +24,10 @@ from pathlib import Path
 from tests.docs.commands import environment, script
 from tests.places import ROOT
 
+RECIPES: tuple[str, ...] = (
+    "adding_a_network_bound.md",
+    "adding_a_norm_method.md",
+)  # pages of docs/ that are carried out whole
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w./-]+/[\w.-]+)(, at the end)?\n")
 _CHANGE = re.compile(r"\+\+\+ ([\w./-]+)\n")

@@ -22,6 +22,7 @@ from torchvision.models import resnet18
 
 from lipaudit.cli import cli
 from tests.docs.commands import ROOT, Command, blocks, commands, copy_of_the_samples, run_line
+from tests.docs.recipes import RECIPES
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 # pages whose commands other tests run
@@ -32,6 +33,7 @@ RUN_BY = {
     "gates.md": "tests/docs/test_gates.py",
     "training.md": "tests/docs/test_training.py",
     "tutorial.md": "tests/docs/test_tutorial.py",
+    **dict.fromkeys(RECIPES, "tests/docs/test_recipes.py"),
 }
 DOWNLOADS = "downloads weights"
 INSTALLS = "installs packages"

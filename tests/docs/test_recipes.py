@@ -1,6 +1,7 @@
 """The recipes of the documentation do what they say; and a recipe that does not is found.
 
-A page of ``RECIPES`` is carried out whole. Its mutants are the page with one text in the place of another, and what its own test then says.
+A page of :data:`tests.docs.recipes.RECIPES` is carried out whole. Its mutants are the
+page with one text in the place of another, and what its own test then says.
 """
 
 from __future__ import annotations
@@ -9,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.recipes import RecipeError, follow
+from tests.docs.recipes import RECIPES, RecipeError, follow
 from tests.places import DOCS
 
-RECIPES: tuple[str, ...] = ()
-MUTANTS: tuple[tuple[str, str, str, str], ...] = ()  # page, text, other text, message
+MUTANTS: tuple[tuple[str, str, str, str], ...] = (  # page, text, other text, message
+    ("adding_a_network_bound.md", "weight.double().abs()", "weight.double()", "absolute values is below a stretch"),
+    (
+        "adding_a_norm_method.md",
+        "entries.sum(1).amax(1)",
+        "entries.sum(1).amin(1)",
+        "AssertionError: schur1911: Geometry",
+    ),
+)
 
 _SMALL = """
 ```python

@@ -8,19 +8,22 @@ from collections.abc import Mapping
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import lipaudit
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
 from lipaudit.network.bounds import NETWORK_BOUNDS, least, network_bounds
-from lipaudit.network.domain import GLOBAL
+from lipaudit.network.domain import GLOBAL, Domain, ball
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.propagate import Value, propagate
 from lipaudit.rules.rule import Effect, Status
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.oracle import CertifiedNorms
+from tests.network.sampling import audited
 
+F64 = torch.float64
 INFO = TensorInfo((1, 2), torch.float32)
 UNBOUNDED = Value(Status.UNBOUNDED)
 
@@ -118,3 +121,75 @@ def test_an_audit_prints_the_least_bound(monkeypatch: pytest.MonkeyPatch, domain
     for there, here in zip(before.network.other_domains, after.network.other_domains, strict=True):
         assert there.upper_bound is not None
         assert here.upper_bound == pytest.approx(there.upper_bound / 2, rel=1e-12)
+
+
+# What every bound of the table must pass. Jacobians are exact here, up to rounding, and none may exceed its bound.
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(4, 6), nn.Linear(6, 4), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x + self.second(functional.relu(self.first(x)))
+        return self.last(y), torch.tanh(3 * y)
+
+
+def _network(kind: str) -> nn.Module:
+    torch.manual_seed(0)
+    if kind == "residual with two outputs":
+        return Residual()
+    if kind == "convolutional":
+        return nn.Sequential(
+            nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)
+        )
+    last = nn.Linear(7, 3)
+    layers = [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 7), nn.ReLU(), last]
+    if kind == "dense with cancelling signs":  # the ReLUs part what the whole matrix cancels
+        with torch.no_grad():
+            for layer in (layers[0], layers[2], last):
+                half = layer.weight[: len(layer.weight) // 2]
+                layer.weight[-len(half) :] = -half
+                layer.bias.zero_()
+            last.weight[:, -3:] = last.weight[:, :3]
+    return nn.Sequential(*layers)
+
+
+def _largest_stretches(network: nn.Module, centre: torch.Tensor, radius: float) -> list[float]:
+    """The largest spectral norm of the Jacobian at points around a centre: of all outputs together, then of each."""
+
+    def outputs(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = network(x)
+        return y if isinstance(y, tuple) else (y,)
+
+    generator = torch.Generator().manual_seed(1)
+    norms = []
+    for _ in range(40):
+        step = torch.randn(centre.shape, generator=generator, dtype=F64)
+        point = centre + radius * step / step.norm() * torch.rand(1, generator=generator, dtype=F64)
+        parts = [j.reshape(-1, centre.numel()) for j in torch.autograd.functional.jacobian(outputs, point)]
+        norms.append([float(torch.linalg.matrix_norm(j, 2)) for j in (torch.cat(parts), *parts)])
+    return [max(column) for column in zip(*norms, strict=True)]
+
+
+KINDS = ["dense", "dense with cancelling signs", "residual with two outputs", "convolutional"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("radius", [None, 0.1])
+def test_no_network_stretches_more_than_any_bound_of_the_table(kind: str, radius: float | None) -> None:
+    network, centre = _network(kind).double().eval(), torch.zeros(1, 4, dtype=F64)
+    name = "input" if isinstance(network, nn.Sequential) else "x"
+    domains: list[Domain] = [GLOBAL, *([] if radius is None else [ball({name: centre}, radius)])]
+    audit = audited(network, {name: (1, 4)}, *domains)[-1]
+    problem = Problem(audit.simple, domains[-1], audit.found, audit.extents, CertifiedNorms())
+    together, *each = _largest_stretches(network, centre, 2.0 if radius is None else radius)
+    for result in network_bounds(problem):
+        if isinstance(result, NotApplicable):
+            assert result.reason
+            continue
+        claims = [(together, result.network), *zip(each, result.outputs.values(), strict=True)]
+        for stretch, claim in claims:
+            if claim.status is Status.FINITE and claim.rigor is not Rigor.ESTIMATE:
+                assert stretch <= math.exp(claim.log_upper) * (1 + 1e-9), f"{result.name} is below a stretch"

@@ -112,6 +112,14 @@ def test_where_a_figure_is_a_bound(name: str, mode: str) -> None:
         assert rigor is Rigor.ESTIMATE
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_that_is_no_estimate_bounds_the_written_out_matrix(name: str) -> None:
+    for geometry in GEOMETRIES:
+        bracket = measure(find_method(name), geometry.convolution())
+        if bracket.rigor is not Rigor.ESTIMATE:
+            assert bracket.upper >= norm(operator(geometry.convolution())) * (1 - 1e-12), f"{name}: {geometry}"
+
+
 @pytest.mark.parametrize("name", ["sedghi2019", "bibi2019", "delattre2023"])
 def test_the_grid_bounds_a_layer_without_padding(name: str) -> None:
     convolution = Geometry((2, 3), (3, 3), (6, 6), padding=((0, 0), (0, 0))).convolution()
