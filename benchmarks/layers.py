@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lipaudit.auditing.open import captured, open_model, placed
-from lipaudit.graph.passes.linear import CONVOLUTION
+from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.fingerprint import content_key
 

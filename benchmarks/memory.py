@@ -19,7 +19,7 @@ import torchvision  # noqa: F401
 
 from benchmarks.coverage import reset_peak_memory
 from lipaudit.auditing.open import captured, open_model, placed
-from lipaudit.graph.passes.linear import Dense
+from lipaudit.graph.linear import Dense
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import convolution_norm
 from lipaudit.spectral.matrix.gram import spectral_norm

@@ -43,7 +43,7 @@ from lipaudit.errors import CaptureError, GraphError, UsageError
 from lipaudit.frontends import LoadedModel
 from lipaudit.frontends.memory import allowed_memory
 from lipaudit.frontends.module import Network
-from lipaudit.graph.capture.unweighted import has_values
+from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.node import Graph
 from lipaudit.network.bounds import least, network_bounds
 from lipaudit.network.diameter import output_diameter

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from lipaudit.auditing.row_names import details, input_size, short_name, titles, weight_prefix, weight_shape
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.network.network_bound import NetworkBound
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord, OutputRecord

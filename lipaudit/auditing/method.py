@@ -8,11 +8,10 @@ import torch
 
 from lipaudit.errors import UsageError
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.linear import Dense
+from lipaudit.graph.weights import weights
 from lipaudit.spectral.cache import NormStore
-from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.oracle import Norms, PublishedNorms
-from lipaudit.spectral.precompute import KnownNorms, Progress, Weight
+from lipaudit.spectral.precompute import KnownNorms, Progress
 from lipaudit.spectral.published.registry import Method, Options, all_methods
 
 OURS = "gram"
@@ -96,12 +95,8 @@ def requested_norms(
     store: NormStore | None = None,
     progress: Progress | None = None,
 ) -> Norms:
-    """How the rules are to find norms for a simplified graph; lipaudit's own are found beforehand."""
+    """How the rules are to find norms for a simplified graph; lipaudit's own are computed in advance."""
     if method is not None:
         return PublishedNorms(method, Options(iterations=iterations, seed=seed, tolerance=tolerance))
-    weights: list[tuple[str, Weight]] = []
-    for node in graph:
-        if isinstance(node.payload, Convolution | Dense):
-            payload = node.payload
-            weights.append((node.module or node.name, payload if isinstance(payload, Convolution) else payload.weight))
-    return KnownNorms(weights, tolerance, device, store, progress)
+    linear_maps = [(weight.name, linear_map) for weight in weights(graph) for linear_map in weight.linear_maps()]
+    return KnownNorms(linear_maps, tolerance, device, store, progress)

@@ -31,11 +31,12 @@ from lipaudit.frontends.spec import Kind, parse_input, parse_spec
 from lipaudit.graph.capture.agreement import disagreement
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.capture.layerwise import UNCAPTURED, layers_by_hooks
-from lipaudit.graph.capture.unweighted import fill, has_values
+from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.decomposition import decompose
 from lipaudit.graph.passes.recognise import recognise
 from lipaudit.graph.passes.simplify import fold
+from lipaudit.graph.passes.unknown_weights import replace_unknown_weights
 from lipaudit.records.report import ModelRecord
 from lipaudit.rules.rule import has_rule
 from lipaudit.spectral.fingerprint import stored_bytes
@@ -150,7 +151,7 @@ def captured(loaded: LoadedModel, place: torch.device, structure: bool = False, 
     inputs = zero_inputs(loaded, place)
     graph = graph_of(loaded.module, inputs, freeze)
     _check_read(graph, loaded.unnamed)
-    recognised = recognise(fill(graph) if structure else graph)
+    recognised = recognise(replace_unknown_weights(graph) if structure else graph)
     return Captured(inputs, graph, recognised, fold(recognised))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from lipaudit.graph.linear import Dense, Scale
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.passes.activations import Activation
 from lipaudit.graph.passes.elementwise import Elementwise
-from lipaudit.graph.passes.linear import Dense, Scale
 from lipaudit.graph.passes.normalization import Normalization
 from lipaudit.graph.passes.power_means import PowerMean
 from lipaudit.graph.passes.radial import Radial

@@ -38,7 +38,7 @@ class Constant:
     """A tensor that does not depend on the input, with the parameter or buffer names that it was computed from.
 
     ``known`` is False where the structure of a network is audited and the value stands for any other: no status may
-    rest on it (:func:`lipaudit.graph.capture.unweighted.fill`).
+    rest on it (:func:`lipaudit.graph.passes.unknown_weights.replace_unknown_weights`).
 
     What a network computes from its weights is evaluated in float64: ``computed_in`` is the dtype in which the network
     does it (None for stored numbers), and ``error`` bounds how far an entry may be from what the stored numbers define, relative to the

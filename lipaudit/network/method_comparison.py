@@ -16,11 +16,12 @@ from itertools import count
 import torch
 
 from lipaudit.errors import MethodError
+from lipaudit.graph.linear import Dense
 from lipaudit.graph.node import Graph, Node
-from lipaudit.graph.passes.linear import Dense, as_convolution, as_dense
+from lipaudit.graph.weights import weights
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
-from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.rules.rule import Settings, Status
 from lipaudit.spectral.bracket import Bracket, round_down
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import ConvolutionNorm
@@ -36,7 +37,6 @@ STEPS = 40
 # what torch says in a bare RuntimeError where the system gives it no memory of the CPU
 _REFUSED = "DefaultCPUAllocator: can't allocate memory"
 _MEMORY = "it needs more memory than there is"
-_RECURRENT = tuple(f"{space}.{kind}" for space in ("aten", "lipaudit") for kind in ("lstm", "gru", "rnn"))
 
 
 class Outcome(StrEnum):
@@ -160,43 +160,15 @@ class MethodResult:
 
 def linear_layers(graph: Graph) -> list[tuple[Node, Convolution | Dense]]:
     """The nodes with a constant kernel or matrix, in topological order."""
-    found = []
-    for node in graph:
-        payload = node.payload
-        linear = payload if isinstance(payload, Convolution | Dense) else as_convolution(node) or as_dense(node)
-        if linear is not None:
-            found.append((node, linear))
-    return found
-
-
-@dataclass
-class _Asked:
-    """Norms that only remember what they were asked for."""
-
-    tolerance: float = 1e-3
-    weights_known: bool = True
-    weights: list[object] = field(default_factory=list)
-
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        self.weights.append(convolution)
-        return ConvolutionNorm(Bracket.exact(1.0), "")
-
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        self.weights.append(matrices)
-        return Bracket.exact(1.0)
+    pairs = [(weight.node, weight.linear_map()) for weight in weights(graph)]
+    return [(node, linear) for node, linear in pairs if linear is not None]
 
 
 def weighted_elsewhere(graph: Graph) -> list[Node]:
-    """The nodes whose rules ask for norms of weights though they are neither convolution nor dense layer, and recurrent layers."""
-    rows = {node.name for node, _ in linear_layers(graph)}
-    found = []
-    for node in graph:
-        if node.op != "input" and node.name not in rows:
-            norms = _Asked()
-            apply_rule(node, Settings(norms))
-            if norms.weights or node.op.startswith(_RECURRENT):
-                found.append(node)
-    return found
+    """The other nodes whose rules need norms of weights: products with a constant, and recurrent layers."""
+    layers = {node.name for node, _ in linear_layers(graph)}
+    nodes = {weight.node.name: weight.node for weight in weights(graph)}
+    return [node for name, node in nodes.items() if name not in layers]
 
 
 def compare_methods(

@@ -21,6 +21,7 @@ from lipaudit.spectral.convolution.norm import ConvolutionNorm, convolution_norm
 from lipaudit.spectral.fingerprint import content_key
 from lipaudit.spectral.matrix.gram import spectral_norm
 from lipaudit.spectral.oracle import CertifiedNorms
+from lipaudit.spectral.rounding import is_finite
 
 # Layers that are worked on at a time hold some hundred megabytes each.
 MOST_WORKERS = 4
@@ -32,7 +33,9 @@ Progress = Callable[[int, int, str], None]
 
 
 class KnownNorms(CertifiedNorms):
-    """Certified norms, those of the given weights found beforehand; weights are recognised by identity, others measured one by one.
+    """Certified norms, those of the given weights computed in advance, others when a rule asks for them.
+
+    A weight is recognised by its identity, or by its content where a rule holds it in another object (a view of the same numbers).
 
     Args:
         weights: convolutions and matrices by the name that ``progress`` shows.
@@ -56,7 +59,8 @@ class KnownNorms(CertifiedNorms):
     ) -> None:
         super().__init__(tolerance)
         place = torch.device(device)
-        keys = [stored_key(content_key(weight), tolerance, place) for _, weight in weights]
+        contents = [content_key(weight) for _, weight in weights]
+        keys = [stored_key(content, tolerance, place) for content in contents]
         named = dict(zip(keys, weights, strict=True))
         found = {} if store is None else store.read(named)
         self.distinct, self.recalled = len(named), len(found)
@@ -69,21 +73,27 @@ class KnownNorms(CertifiedNorms):
                 self.unsaved = _kept(store, fresh)
         found |= fresh
         # the objects are kept, so that their identities stay theirs
-        self._known = {
+        self._by_identity = {
             id(weight): (weight, found[key]) for key, (_, weight) in zip(keys, weights, strict=True) if key in found
         }
+        self._by_content = {content: found[key] for content, key in zip(contents, keys, strict=True) if key in found}
 
     def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        """What was found for this object, else the norm alone."""
-        known = self._known.get(id(convolution))
-        return super().convolution(convolution) if known is None else known[1]
+        """The norm that was computed in advance, else the convolution's alone."""
+        known = self._known(convolution)
+        return super().convolution(convolution) if known is None else known
 
     def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        """The largest norm; what was found for the objects that are known."""
-        several = list(matrices)
-        unknown = [matrix for matrix in several if id(matrix) not in self._known]
-        known = [self._known[id(matrix)][1].bracket for matrix in several if id(matrix) in self._known]
+        """The largest norm; what was computed in advance is not computed again."""
+        pairs = [(matrix, self._known(matrix)) for matrix in matrices]
+        unknown = [matrix for matrix, norm in pairs if norm is None]
+        known = [norm.bracket for _, norm in pairs if norm is not None]
         return Bracket.maximum([*known, *([super().matrices(unknown)] if unknown else [])])
+
+    def _known(self, weight: Weight) -> ConvolutionNorm | None:
+        if (same := self._by_identity.get(id(weight))) is not None:
+            return same[1]
+        return self._by_content.get(content_key(weight))
 
 
 def _kept(store: NormStore, norms: Mapping[bytes, ConvolutionNorm]) -> str:
@@ -102,7 +112,7 @@ def _find(
     progress: Progress | None,
     found: dict[bytes, ConvolutionNorm],
 ) -> None:
-    """Fill in the norms by key. Weights with NaN or infinity are left out on a CPU: the rule that asks for them tells where they are."""
+    """Fill in the norms by key. Weights with NaN or infinity are left out: the rule that asks for them tells where they are."""
     if progress is not None:
         progress(0, len(weights), "")
     if device.type != "cpu":
@@ -152,15 +162,20 @@ def _norm(weight: Weight, tol: float) -> ConvolutionNorm | None:
         return None
 
 
+def _tensor(weight: Weight) -> torch.Tensor:
+    return weight.weight if isinstance(weight, Convolution) else weight
+
+
 def _numbers(weight: Weight) -> int:
-    return (weight.weight if isinstance(weight, Convolution) else weight).numel()
+    return _tensor(weight).numel()
 
 
 def _in_batches(
     weights: Mapping[bytes, tuple[str, Weight]], tol: float, device: torch.device
 ) -> dict[bytes, ConvolutionNorm]:
-    convolutions = {key: weight for key, (_, weight) in weights.items() if isinstance(weight, Convolution)}
-    matrices = {key: weight for key, (_, weight) in weights.items() if isinstance(weight, torch.Tensor)}
+    finite = {key: weight for key, (_, weight) in weights.items() if is_finite(_tensor(weight))}
+    convolutions = {key: weight for key, weight in finite.items() if isinstance(weight, Convolution)}
+    matrices = {key: weight for key, weight in finite.items() if isinstance(weight, torch.Tensor)}
     norms = convolution_norms([c.to(device) for c in convolutions.values()], tol)
     brackets = matrix_norms([m.to(device) for m in matrices.values()], tol)
     found = dict(zip(convolutions, norms, strict=True))

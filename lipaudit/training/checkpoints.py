@@ -21,7 +21,7 @@ from lipaudit.api import audit
 from lipaudit.auditing.open import InputShape, state_dict_sha256
 from lipaudit.errors import LipauditError, OutputError, UsageError
 from lipaudit.files import check_writable, write_whole
-from lipaudit.graph.capture.unweighted import has_values
+from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.records.report import AuditReport
 from lipaudit.training.history import add_line, failure_line, read_lines, report_line
 from lipaudit.training.wrappers import undisturbed, unwrapped

@@ -21,11 +21,12 @@ from torch.nn.parameter import is_lazy
 from lipaudit.auditing.open import graph_of, zero_inputs
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
-from lipaudit.graph.capture.unweighted import has_values
-from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE
+from lipaudit.graph.capture.meta_tensors import has_values
+from lipaudit.graph.linear import CONVOLUTION, DENSE
+from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.recognise import recognise
 from lipaudit.graph.passes.simplify import absorb_padding, drop_shifts, recognise_linear
+from lipaudit.graph.weights import weights
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Place, places_of, read
 from lipaudit.training.scales import Scale, Unreadable, Use, find_scales
@@ -82,24 +83,27 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
         raise UsageError(f"the model is a network, an nn.Module made by its class, not {str(model)[:80]}")
     if not has_values(model) or any(is_lazy(p) for p in model.parameters()):
         raise ModelLoadError("the model has no weights yet (meta device or lazy modules): load them, or run it once")
-    found: dict[object, Layer] = {}
+    layers: dict[object, Layer] = {}
     with _evaluating(model), torch.no_grad():
         before = drop_shifts(recognise(_graph(model, input_shape)))
         graph = absorb_padding(recognise_linear(before))
         scales = find_scales(model, before, graph) if folded else {}
-        for node in graph:
-            if node.op in (CONVOLUTION, DENSE) and (names := _parameters(node, model)):
+        trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        for weight in weights(graph):
+            node = weight.node
+            names = [name for constant in weight.constants for name in constant.names if name in trained]
+            if node.op in (CONVOLUTION, DENSE) and names:
                 places, flipped = _places(model, names, node)
                 use = _use(node, flipped, *scales.get(node.name, ((), ())))
                 key = places or node.name
-                layer = found.get(key)
+                layer = layers.get(key)
                 if layer is None:
-                    found[key] = Layer(_name(places, node, names), places, (use,))
+                    layers[key] = Layer(_name(places, node, names), places, (use,))
                 elif use not in layer.uses:
-                    found[key] = replace(layer, uses=(*layer.uses, use))
-    if not found:
+                    layers[key] = replace(layer, uses=(*layer.uses, use))
+    if not layers:
         raise UsageError("the model has no convolution and no dense layer with a trained weight that acts on its input")
-    return list(found.values())
+    return list(layers.values())
 
 
 def folds(batch_norms: BatchNorms) -> bool:
@@ -185,14 +189,6 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in before:
             module.training = mode
-
-
-def _parameters(node: Node, model: nn.Module) -> list[str]:
-    """The parameters that the weight of a layer is made of; none for constants and buffers, which nothing trains."""
-    known = dict(model.named_parameters(remove_duplicate=False))
-    constants = [a for key, a in node.arguments.items() if key != "bias" and isinstance(a, Constant)]
-    weights = [c for c in constants if c.value.numel() == node.payload.weight.numel()]
-    return [name for constant in weights for name in constant.names if name in known]
 
 
 def _places(model: nn.Module, names: Sequence[str], node: Node) -> tuple[tuple[Place, ...], bool]:

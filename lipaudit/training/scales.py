@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
+from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTION, DENSE, SCALE, along_channels
 from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.graph.passes.linear import BATCH_NORMS, CONVOLUTION, DENSE, SCALE, along_channels
 from lipaudit.graph.passes.simplify import fold_scales
 from lipaudit.graph.rewrite import label
 from lipaudit.training.geometry import Geometry

@@ -482,6 +482,32 @@ def test_a_cache_saves_the_norms_of_a_second_audit(tmp_path: Path) -> None:
     assert any(note.startswith("1 of 2 norms") for note in third.notes)
 
 
+def test_a_cache_has_the_norms_of_every_gate_of_a_recurrent_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.gru = nn.LSTM(4, 3, bidirectional=True, proj_size=2), nn.GRU(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.gru(self.lstm(x.reshape(5, 1, 4))[0])[0]
+
+    torch.manual_seed(3)
+    net = Recurrent()
+    first = lipaudit.audit(net, input_shape=(1, 20), cache=tmp_path)
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError("a norm was computed again")
+
+    for name in ("oracle.spectral_norm", "precompute.spectral_norm"):
+        monkeypatch.setattr(f"lipaudit.spectral.{name}", refuse)
+    second = lipaudit.audit(net, input_shape=(1, 20), cache=tmp_path)
+    # two directions: 4 gates, and 3 of them together, of W and W'; a projection. A GRU: 3 gates of W and W'
+    assert any(note.startswith("28 of 28 norms") for note in second.notes)
+    assert (first.network, first.layers) == (second.network, second.layers)
+
+
 def test_norms_that_cannot_be_kept_are_reported_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object) -> None:
         raise OutputError("norms cannot be kept in norms.sqlite (disk full)")

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional
 
 from lipaudit.graph.evaluate import Value, evaluate
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
 from lipaudit.graph.node import Graph, Node
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
 from lipaudit.spectral.convolution.geometry import Convolution
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}

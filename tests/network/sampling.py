@@ -12,8 +12,8 @@ from torch import nn
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.passes.recognise import recognise
 from lipaudit.graph.passes.simplify import fold
 from lipaudit.network.domain import GLOBAL, Domain

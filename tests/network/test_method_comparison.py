@@ -14,8 +14,8 @@ from torch import nn
 import lipaudit.rules  # noqa: F401  registers every rule
 from lipaudit.errors import MethodError
 from lipaudit.graph.capture.export import capture
+from lipaudit.graph.linear import Dense
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.linear import Dense
 from lipaudit.graph.passes.recognise import recognise
 from lipaudit.graph.passes.simplify import fold
 from lipaudit.network.domain import GLOBAL

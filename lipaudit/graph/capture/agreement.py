@@ -21,9 +21,9 @@ from torch.utils import _pytree as pytree
 
 from lipaudit.errors import GraphError
 from lipaudit.graph.capture.isolation import on_copies, set_seed
+from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.capture.rounding_noise import FACTOR, Change, perturbations
 from lipaudit.graph.capture.trace import place
-from lipaudit.graph.capture.unweighted import has_values
 from lipaudit.graph.evaluate import can_interpret, interpret
 from lipaudit.graph.node import Graph, Node
 

@@ -4,7 +4,7 @@ The exported program is made functional first (in-place operations read through 
 high-level operations are kept. Everything that depends on weights alone is evaluated with the real tensors in float64, and
 becomes a constant of the operations that read it, with a bound of how far it is from what the stored numbers define: the audited
 function is the real-arithmetic function of the stored numbers. Operations that read only the shape of their input become
-constants, too (:mod:`lipaudit.graph.passes.constant_folding`).
+constants, too (:mod:`lipaudit.graph.constants`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lipaudit.errors import CaptureError, GraphError, NoTensorError, is_out_of_m
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.capture.agreement import disagreement
 from lipaudit.graph.capture.isolation import drawing
+from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.capture.trace import MOST_NUMBERS, ROOT, place, trace
-from lipaudit.graph.capture.unweighted import has_values, unknown
 from lipaudit.graph.constant_errors import MOVES
+from lipaudit.graph.constants import evaluated, is_constant, parts, strided, without_values
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
-from lipaudit.graph.passes.constant_folding import evaluated, is_constant, parts, strided
 
 
 def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int | None = None) -> Graph:
@@ -194,7 +194,7 @@ class _Reader:
                 value = strided(source[target].detach(), target)
                 # a tensor that forward makes has no name: it belongs to the architecture, not to the weights
                 origin = () if spec.kind is InputKind.CONSTANT_TENSOR else (_strip(target),)
-                self.values[node] = Constant(unknown(value) if _is_fake(value) else value, origin)
+                self.values[node] = Constant(without_values(value) if _is_fake(value) else value, origin)
             else:
                 raise CaptureError(f"the captured graph has an input of kind {spec.kind.name}, which is not supported")
 

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from lipaudit.graph.capture.functional import functional
 from lipaudit.graph.capture.isolation import on_copies, set_seed, untouched
 from lipaudit.graph.capture.masks import KnownMasks
-from lipaudit.graph.capture.unweighted import faked
+from lipaudit.graph.capture.meta_tensors import faked
 
 ROOT = "root"
 # Larger tensors are not read number by number.

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lipaudit.graph.passes.normal_form import Expression, Inner
+from lipaudit.graph.functions.normal_form import Expression, Inner
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 
 
@@ -50,7 +50,7 @@ _CUBIC_TOLERANCE = Fraction(1, 1000)
 def slope_bound(phi: Expression) -> Bracket | None:
     """The bracket of sup |phi'|, None where phi is not of the form above or its slope has no bound.
 
-    >>> from lipaudit.graph.passes.normal_form import apply
+    >>> from lipaudit.graph.functions.normal_form import apply
     >>> x = Expression.variable()
     >>> bound = slope_bound(x * apply("sigmoid", x))
     >>> 1.0998393 < bound.lower < bound.upper < 1.0998394

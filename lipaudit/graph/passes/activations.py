@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lipaudit.graph.functions.normal_form import PRODUCTS, Expression, constant, express, number, operands
 from lipaudit.graph.functions.slope import slope_bound
 from lipaudit.graph.node import Graph, Node, Ref
-from lipaudit.graph.passes.normal_form import PRODUCTS, Expression, constant, express, number, operands
 from lipaudit.graph.rewrite import Replacement, substitute
 from lipaudit.spectral.bracket import Bracket
 

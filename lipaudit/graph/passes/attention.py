@@ -26,9 +26,9 @@ from fractions import Fraction
 
 import torch
 
+from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.ops import CASTS, SOFTMAX, VIEWS
-from lipaudit.graph.passes.normal_form import number
 from lipaudit.graph.rewrite import Replacement, Steps, substitute
 
 ATTENTION = "aten.scaled_dot_product_attention.default"

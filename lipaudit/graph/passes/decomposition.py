@@ -24,8 +24,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from lipaudit.graph.arguments import bind, overload
+from lipaudit.graph.constants import evaluated, is_constant, parts
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
-from lipaudit.graph.passes.constant_folding import evaluated, is_constant, parts
 from lipaudit.graph.passes.decomposition_rules import DEFINITIONS
 from lipaudit.graph.rewrite import drop_unread
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 import torch
 
 from lipaudit.graph.constant_errors import LARGEST
-from lipaudit.graph.passes.linear import Dense, Linear
+from lipaudit.graph.linear import Dense, Linear
 from lipaudit.spectral.bracket import Bracket, Rigor, log_up, round_down
 from lipaudit.spectral.convolution.geometry import Convolution, padding_copies
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import torch
 
+from lipaudit.graph.linear import CONVOLUTION, SCALE, Scale
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.graph.passes.folding_errors import cropped, margin, read_taps, unknown
-from lipaudit.graph.passes.linear import CONVOLUTION, SCALE, Scale
 from lipaudit.graph.rewrite import label, rebuild, uses
 from lipaudit.spectral import (
     directed_rounding,

@@ -23,9 +23,9 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.evaluate import Value, evaluate, evaluate_together
+from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.ops import CASTS, VIEWS
-from lipaudit.graph.passes.normal_form import number
 from lipaudit.graph.rewrite import Replacement, Steps, substitute
 from lipaudit.spectral.bracket import Bracket, Rigor, log_up
 

@@ -25,9 +25,9 @@ from lipaudit.graph.evaluate import evaluate_together
 from lipaudit.graph.functions.expression import HALF, NotElementaryError, Tape, Term
 from lipaudit.graph.functions.from_aten import OPERATIONS, STEEP, Translator
 from lipaudit.graph.functions.largest_slope import Slopes, steepest
+from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.ops import VIEWS
-from lipaudit.graph.passes.normal_form import number
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
 from lipaudit.graph.passes.row_functions import Axes, Power, RowReader, Rows, Size
 from lipaudit.graph.rewrite import Replacement, substitute

@@ -19,9 +19,9 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.evaluate import evaluate_together
+from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.ops import VIEWS
-from lipaudit.graph.passes.normal_form import number
 from lipaudit.graph.rewrite import Replacement, substitute
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval

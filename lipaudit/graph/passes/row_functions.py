@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
+from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.graph.ops import CASTS, VIEWS
-from lipaudit.graph.passes.normal_form import number
 
 Axes: TypeAlias = tuple[int, ...]
 # A written-out normalisation has at most about a dozen operations.

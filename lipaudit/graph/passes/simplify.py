@@ -14,8 +14,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
-from lipaudit.graph.passes.linear import (
+from lipaudit.graph.linear import (
     CONVOLUTION,
     DENSE,
     SCALE,
@@ -28,6 +27,7 @@ from lipaudit.graph.passes.linear import (
     scale_columns,
     scale_rows,
 )
+from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.passes.parallel_branches import merge_branches
 from lipaudit.graph.passes.recognise import recognise
 from lipaudit.graph.rewrite import drop_unread, label, rebuild, rename, uses

@@ -11,8 +11,9 @@ import math
 
 import torch
 
+from lipaudit.graph.contraction import entrywise_product
 from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
-from lipaudit.rules.contraction import entrywise_product
+from lipaudit.rules.contraction import effect_of, factors_of, radii_of
 from lipaudit.rules.operands import (
     constant,
     count_refs,
@@ -76,7 +77,7 @@ def multiply(node: Node, _settings: Settings) -> Effect:
         if node.output.dtype.is_complex:
             return Effect.unbounded(GATING)
         product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
-        return Effect.where_bounded(GATING, lambda operands: product.effect(*operands))
+        return Effect.where_bounded(GATING, lambda operands: effect_of(product, *operands))
     varying, fixed = ("self", "other") if count_refs(node["self"]) else ("other", "self")
     return _scaled(node, {varying: moduli(node, fixed)})
 
@@ -132,7 +133,7 @@ def _added_product(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
     # the product may be broadcast further, to the shape of what it is added to
     copies = root(math.prod(node.output.shape) // max(1, math.prod(shape)))
     scale = Bracket.exact(abs(number(node, "value"))) * copies
-    factors = [scale * factor for factor in entrywise_product(left, right, shape).factors(*operands[-2:])]
+    factors = [scale * factor for factor in factors_of(entrywise_product(left, right, shape), *operands[-2:])]
     own = [root(repeats(node["self"], node.output))] if count_refs(node["self"]) else []
     return Effect.stretch(*own, *factors)
 
@@ -152,7 +153,7 @@ def _quotient(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
             return Effect.unsupported("division of what is neither data-dependent nor a constant")
         return Effect.stretch(rounded(largest(value)) * inverse * inverse * root(repeats(node["other"], node.output)))
     product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
-    _, numerators = product.factors(operands[0], operands[1])
+    _, numerators = factors_of(product, operands[0], operands[1])
     return Effect.stretch(inverse * copies, numerators * inverse * inverse)
 
 
@@ -169,7 +170,7 @@ def products_and_quotients(node: Node, effect: Effect, operands: tuple[Magnitude
     if node.op.startswith("aten.div"):
         return whole(node, effect, operands)
     product = entrywise_product(operands[0].shape, operands[1].shape, shape)
-    return (product.radii(node, *operands),)
+    return (radii_of(product, node, *operands),)
 
 
 def moduli(node: Node, key: str) -> torch.Tensor | None:

@@ -10,10 +10,12 @@ import math
 
 import torch
 
+from lipaudit.graph.contraction import matrix_product
+from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.graph.passes.folding_errors import exact_norm
-from lipaudit.graph.passes.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
-from lipaudit.rules.contraction import matrix_product
+from lipaudit.graph.weights import FACTORS, stack
+from lipaudit.rules.contraction import factors_of
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.ops.matrix_products import BILINEAR, matrix_norm
 from lipaudit.rules.region.magnitude import Magnitude
@@ -48,17 +50,9 @@ def convolution(node: Node, settings: Settings) -> Effect:
     return stretch(node, factors, note=note)
 
 
-_OPERANDS = {
-    "aten.linear.default": ("input", "weight"),
-    "aten.addmm.default": ("mat1", "mat2"),
-    "aten.mm.default": ("self", "mat2"),
-    "aten.matmul.default": ("self", "other"),
-}
-
-
 def _reads_data(node: Node) -> bool:
     """Whether a factor depends on the input; otherwise it is a sum with a constant product."""
-    return node.payload is not None or any(count_refs(node[key]) for key in _OPERANDS[node.op])
+    return node.payload is not None or any(count_refs(node[key]) for key in FACTORS[node.op])
 
 
 @rule(
@@ -78,7 +72,7 @@ def dense(node: Node, settings: Settings) -> Effect:
     if node.payload is not None:
         payload: Dense = node.payload
         return Effect.stretch(exact_norm(matrix_norm([payload.weight], settings), payload))
-    operands = {key: node[key] for key in _OPERANDS[node.op]}
+    operands = {key: node[key] for key in FACTORS[node.op]}
     varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
     constants = [v for v in operands.values() if isinstance(v, Constant)]
     if len(varying) == 2:
@@ -86,15 +80,13 @@ def dense(node: Node, settings: Settings) -> Effect:
     if len(varying) != 1 or len(constants) != 1:
         return Effect.unsupported(f"{node.op} without one data-dependent and one constant operand")
     (key, source), value = *varying.items(), constants[0].value.detach()
-    # a vector is a matrix with one row, a stack of matrices is block diagonal
-    matrices = value.reshape(-1, *value.shape[-2:]) if value.dim() > 1 else value[None, None]
-    bracket = matrix_norm(matrices, settings)
+    bracket = matrix_norm(stack(value), settings)  # a stack of matrices is block diagonal
     scale = node.get("alpha", 1)
     bracket = bracket * rounded(abs(float(scale))) if scale != 1 else bracket  # type: ignore[arg-type]
     # broadcasting a stack of constants applies several of them to the same data
-    stack = source.info.shape[:-2]
-    stacks = torch.broadcast_shapes(stack, value.shape[:-2])  # type: ignore[no-untyped-call]
-    copies = math.prod(stacks) // max(1, math.prod(stack))
+    batch = source.info.shape[:-2]
+    stacks = torch.broadcast_shapes(batch, value.shape[:-2])  # type: ignore[no-untyped-call]
+    copies = math.prod(stacks) // max(1, math.prod(batch))
     if copies > 1:  # the copies need not be stretched by the same vector
         bracket = bracket * root(copies) * Bracket(-math.inf, 0.0)
     factors: dict[str, Bracket | float] = {key: bracket}
@@ -127,12 +119,12 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
 
     def given(operands: tuple[Magnitude, ...]) -> Effect:
         keys = [key for key, argument in node.arguments.items() if isinstance(argument, Ref)]
-        first, second = (keys.index(key) for key in _OPERANDS[node.op])
+        first, second = (keys.index(key) for key in FACTORS[node.op])
         other = operands[second]
         if transposed:  # the norms of a matrix and its transpose agree, and the weight of a linear layer has two axes
             factors = other.size((0, 1)), operands[first].size(range(len(operands[first].shape)))
         else:
-            factors = product.factors(operands[first], other)
+            factors = factors_of(product, operands[first], other)
         scale = rounded(abs(float(node.get("alpha", 1))))  # type: ignore[arg-type]
         found = {keys[first]: scale * factors[0], keys[second]: scale * factors[1]}
         for key in set(keys) - set(found):  # a data-dependent bias or summand

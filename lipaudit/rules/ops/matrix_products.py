@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 import torch
 
-from lipaudit.graph.node import Constant, Node, Ref
-from lipaudit.rules.contraction import Contraction, einsum, matrix_product
+from lipaudit.graph.contraction import EINSUM, Contraction, einsum_of, matrix_product
+from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.weights import weights_of
+from lipaudit.rules.contraction import effect_of, factors_of, radii_of
 from lipaudit.rules.operands import count_refs, repeats, root, shape_of, stretch
 from lipaudit.rules.region.magnitude import Magnitude, passes, whole
 from lipaudit.rules.region.radii import Radii
@@ -34,45 +36,36 @@ def batched_product(node: Node, settings: Settings) -> Effect:
     """Batched matrix product with a constant on either side."""
     if count_refs(node["self"]) and count_refs(node["mat2"]):
         product = matrix_product(shape_of(node["self"]), shape_of(node["mat2"]), node.output.shape)
-        return Effect.where_bounded(BILINEAR, lambda operands: product.effect(*operands))
-    varying, fixed = ("self", node["mat2"]) if count_refs(node["self"]) else ("mat2", node["self"])
-    if not isinstance(fixed, Constant):
+        return Effect.where_bounded(BILINEAR, lambda operands: effect_of(product, *operands))
+    constants = weights_of(node)
+    if not constants:
         return Effect.unsupported(f"{node.op} without a constant matrix")
-    return stretch(node, {varying: matrix_norm(fixed.value.detach(), settings)})
-
-
-def _is_contraction(node: Node) -> bool:
-    tensors, equation = node["tensors"], node["equation"]
-    if not isinstance(tensors, tuple) or not isinstance(equation, str) or len(tensors) != 2:
-        return False
-    return einsum(equation, (shape_of(tensors[0]), shape_of(tensors[1]))) is not None
+    varying = "self" if count_refs(node["self"]) else "mat2"
+    return stretch(node, {varying: matrix_norm(constants[0].matrices(), settings)})
 
 
 @rule(
-    "aten.einsum.default",
+    EINSUM,
     formula="sigma_1 of the constant operand as a matrix from summed to output indices; for two data-dependent operands "
     "unbounded, or the Frobenius norm of the other operand's slices where it is bounded",
     source="a block-diagonal map; bilinear in two data-dependent tensors (Cauchy-Schwarz)",
     where_bounded=True,
-    covers=_is_contraction,
+    covers=lambda node: einsum_of(node) is not None,
 )
 def einsum_of_two(node: Node, settings: Settings) -> Effect:
     """An einsum of two operands."""
-    tensors, equation = node["tensors"], node["equation"]
-    if not isinstance(tensors, tuple) or not isinstance(equation, str) or len(tensors) != 2:
-        return Effect.unsupported("einsum of other than two operands; write it as several products")
-    product = einsum(equation, (shape_of(tensors[0]), shape_of(tensors[1])))
+    product, tensors = einsum_of(node), node["tensors"]
     if product is None:
         return Effect.unsupported(
-            f"einsum {equation!r} repeats an index, sums over one operand alone, or broadcasts an index"
+            f"einsum {node['equation']!r} does not have two operands, repeats an index, sums over one operand alone, or broadcasts an "
+            "index: write it as several products"
         )
     if count_refs(tensors) == 2:
-        return Effect.where_bounded(BILINEAR, lambda operands: product.effect(*operands))
-    position = 0 if isinstance(tensors[0], Ref) else 1
-    fixed = tensors[1 - position]
-    if not isinstance(fixed, Constant):
+        return Effect.where_bounded(BILINEAR, lambda operands: effect_of(product, *operands))
+    constants = weights_of(node)
+    if not constants:
         return Effect.unsupported("einsum without a constant or data-dependent operand")
-    return Effect.stretch(matrix_norm(product.blocks(fixed.value.detach(), position == 0), settings))
+    return Effect.stretch(matrix_norm(constants[0].matrices(), settings))
 
 
 @rule(
@@ -100,22 +93,23 @@ def _pair(node: Node) -> tuple[str, str]:
 
 def _with_added(node: Node, product: Contraction, operands: tuple[Magnitude, ...]) -> Effect:
     """beta self + alpha batch1 batch2; without the first term for the others."""
-    factors = [Bracket.exact(abs(float(node.get("alpha", 1)))) * f for f in product.factors(*operands[-2:])]  # type: ignore[arg-type]
+    factors = [Bracket.exact(abs(float(node.get("alpha", 1)))) * f for f in factors_of(product, *operands[-2:])]  # type: ignore[arg-type]
     if len(operands) == 3:
         own = Bracket.exact(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
         factors = [own, *factors]
     return Effect.stretch(*factors)
 
 
-@passes("aten.bmm.default", "aten.einsum.default", "aten.matmul.default", "aten.mm.default")
+@passes("aten.bmm.default", EINSUM, "aten.matmul.default", "aten.mm.default")
 def contractions(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """Products of two data-dependent matrices; rows of a product with a constant matrix on the right."""
     if len(operands) == 2:
-        if node.op.startswith("aten.einsum"):
-            product = einsum(str(node["equation"]), (operands[0].shape, operands[1].shape))
-        else:
-            product = matrix_product(operands[0].shape, operands[1].shape, node.output.shape)
-        return (product.radii(node, *operands),) if product is not None else whole(node, effect, operands)
+        product = (
+            einsum_of(node)
+            if node.op == EINSUM
+            else matrix_product(operands[0].shape, operands[1].shape, node.output.shape)
+        )
+        return (radii_of(product, node, *operands),) if product is not None else whole(node, effect, operands)
     first = next(iter(node.arguments.values()))
-    rows = isinstance(first, Ref) and len(first.info.shape) == len(node.output.shape) > 0 and "einsum" not in node.op
+    rows = isinstance(first, Ref) and len(first.info.shape) == len(node.output.shape) > 0 and node.op != EINSUM
     return (along(operands[0], effect.factors[0], (-1,), node.output.shape),) if rows else whole(node, effect, operands)

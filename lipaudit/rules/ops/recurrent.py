@@ -14,8 +14,22 @@ from collections.abc import Sequence
 import torch
 
 import lipaudit.torch_operations  # noqa: F401  (defines the operations lipaudit::lstm, gru and rnn)
-from lipaudit.graph.node import Argument, Constant, Node, Ref
-from lipaudit.rules.operands import count_refs, data, is_finite, largest, number, shape_of
+from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    RNN_RELU,
+    Direction,
+    directions,
+    initial_states,
+    is_cell,
+    is_projected,
+    kind_of,
+    layer_of_each_direction,
+    parameters,
+)
+from lipaudit.rules.operands import count_refs, data, is_finite, largest
 from lipaudit.rules.ops.recurrent_cell import gru_steps, lstm_steps, rnn_steps
 from lipaudit.rules.ops.recurrent_jacobian import Blocks, Steps, blocks, stacked
 from lipaudit.rules.region.magnitude import Magnitude, ranged
@@ -26,28 +40,25 @@ from lipaudit.spectral.interval import Interval
 FORMULA = "sigma_1 of the matrix of bounds of the blocks d h_t / d x_s, a product over the layers"
 SOURCE = "bounded gates and states; a block matrix is at most sigma_1 of the matrix of its blocks' norms"
 UNBOUNDED_STATE = "the bound of a recurrent layer needs a bounded initial state, and this one depends on the input"
-_LSTM = ("aten.lstm.input", "lipaudit.lstm.default", "aten.lstm_cell.default")
-_GRU = ("aten.gru.input", "lipaudit.gru.default", "aten.gru_cell.default")
-_TANH, _RELU = (tuple(f"aten.rnn_{name}{kind}" for kind in (".input", "_cell.default")) for name in ("tanh", "relu"))
 
 
-@rule(*_LSTM, formula=FORMULA, source=SOURCE, where_bounded=True)
+@rule(*LSTM, formula=FORMULA, source=SOURCE, where_bounded=True)
 def lstm(node: Node, settings: Settings) -> Effect:
     """An LSTM, also with projections or peepholes; a data-dependent initial cell state must be bounded."""
     return _where_state_bounded(node, settings, 1)
 
 
-@rule(*_GRU, formula=FORMULA, source=SOURCE, where_bounded=True)
+@rule(*GRU, formula=FORMULA, source=SOURCE, where_bounded=True)
 def gru(node: Node, settings: Settings) -> Effect:
     """A GRU; a data-dependent initial state must be bounded."""
     return _where_state_bounded(node, settings, 0)
 
 
-@rule(*_TANH, *_RELU, "lipaudit.rnn.default", formula=FORMULA, source=SOURCE.removeprefix("bounded gates and states; "))
+@rule(*RNN, formula=FORMULA, source=SOURCE.removeprefix("bounded gates and states; "))
 def rnn(node: Node, settings: Settings) -> Effect:
     """A plain recurrent layer with tanh or relu, whatever its initial state is."""
     reason = _refused(node, settings)
-    return Effect.unsupported(reason) if reason else _effect(node, settings, [0.0] * len(_directions(node)))
+    return Effect.unsupported(reason) if reason else _effect(node, settings, [0.0] * len(layer_of_each_direction(node)))
 
 
 def _where_state_bounded(node: Node, settings: Settings, state: int) -> Effect:
@@ -55,10 +66,10 @@ def _where_state_bounded(node: Node, settings: Settings, state: int) -> Effect:
     reason = _refused(node, settings)
     if reason:
         return Effect.unsupported(reason)
-    start, count = _states(node)[state], len(_directions(node))
+    start, count = initial_states(node)[state], len(layer_of_each_direction(node))
     if isinstance(start, Constant):
         value = start.value.detach().to("cpu", torch.float64)
-        parts = [value] if _is_cell(node) else list(value)
+        parts = [value] if is_cell(node) else list(value)
         return _effect(node, settings, [largest(part) for part in parts])
 
     def given(operands: tuple[Magnitude, ...]) -> Effect:
@@ -70,127 +81,84 @@ def _where_state_bounded(node: Node, settings: Settings, state: int) -> Effect:
     return Effect.where_bounded(UNBOUNDED_STATE, given)
 
 
-def _is_cell(node: Node) -> bool:
-    return "_cell." in node.op
-
-
-def _kind(node: Node) -> str:
-    """``lstm``, ``gru`` or ``rnn``."""
-    return node.op.split(".")[1].split("_")[0]
-
-
-def _states(node: Node) -> tuple[Ref | Constant, ...]:
-    """The initial states: h_0, for an LSTM c_0 as well."""
-    states = node["hx"]
-    return states if isinstance(states, tuple) else (states,)  # type: ignore[return-value]
-
-
-def _params(node: Node) -> Argument:
-    """The weights of all directions; a layer has them in one argument, a cell in four."""
-    if _is_cell(node):
-        return tuple(p for key in ("w_ih", "w_hh", "b_ih", "b_hh") if (p := node[key]) is not None)
-    return node["params"]
-
-
 def _length(node: Node) -> int:
     """The number of steps."""
-    return 1 if _is_cell(node) else data(node, "input").shape[1 if node.get("batch_first") else 0]
-
-
-def _projected(node: Node) -> bool:
-    """Whether the hidden state of an LSTM is a projection: then it is shorter than the cell state."""
-    return len({shape_of(s)[-1] for s in _states(node)}) > 1
-
-
-def _directions(node: Node) -> list[int]:
-    """The layer of each direction, in the order of the weights and the states."""
-    each = 2 if node.get("bidirectional") else 1
-    layers = int(number(node, "num_layers")) if "num_layers" in node.arguments else 1
-    return [layer for layer in range(layers) for _ in range(each)]
+    return 1 if is_cell(node) else data(node, "input").shape[1 if node.get("batch_first") else 0]
 
 
 def _refused(node: Node, settings: Settings) -> str:
     """Why nothing is claimed of this layer, empty where something is."""
-    params, peepholes = _params(node), node.get("peepholes", ())
+    params, peepholes = parameters(node), node.get("peepholes", ())
     if count_refs((params, peepholes)) or not isinstance(params, tuple) or not isinstance(peepholes, tuple):
-        return f"{_kind(node)} with data-dependent weights"
+        return f"{kind_of(node)} with data-dependent weights"
     if node.get("train", False) is not False and node["dropout"] != 0:
-        return f"{_kind(node)} in training mode is random; audit the network in eval mode"
-    if len(params) != len(_directions(node)) * _weights_per_direction(node):
-        return f"{_kind(node)} with {len(params)} tensors of weights, which is not the number that torch has"
-    fixed = [p for p in (*params, *peepholes, *_states(node)) if isinstance(p, Constant)]
+        return f"{kind_of(node)} in training mode is random; audit the network in eval mode"
+    if directions(node) is None:
+        return f"{kind_of(node)} with {len(params)} tensors of weights, which is not the number that torch has"
+    fixed = [p for p in (*params, *peepholes, *initial_states(node)) if isinstance(p, Constant)]
     if settings.norms.weights_known and not all(is_finite(c.value) for c in fixed):
-        return f"the weights or the initial state of {_kind(node)} hold NaN or infinity"
+        return f"the weights or the initial state of {kind_of(node)} hold NaN or infinity"
     return ""
 
 
-def _weights_per_direction(node: Node) -> int:
-    biases = node["b_ih"] is not None if _is_cell(node) else bool(node["has_biases"])
-    return (4 if biases else 2) + _projected(node)
-
-
-def _steps(node: Node, weights: Sequence[torch.Tensor], start: float, settings: Settings) -> Steps:
+def _steps(node: Node, direction: Direction, start: float, settings: Settings) -> Steps:
     """The steps of one direction; ``start`` bounds the entries of the initial state that matters."""
-    if _kind(node) == "lstm":
+    if kind_of(node) == "lstm":
         peepholes: tuple[Constant, ...] = node.get("peepholes", ())  # type: ignore[assignment]
-        return lstm_steps(weights, start, settings, [p.value.detach() for p in peepholes])
-    if _kind(node) == "gru":
-        return gru_steps(weights, start, settings, bool(node.get("reset_first", False)))
-    return rnn_steps(weights, settings)
+        return lstm_steps(direction, start, settings, [p.value.detach() for p in peepholes])
+    if kind_of(node) == "gru":
+        return gru_steps(direction, start, settings, bool(node.get("reset_first", False)))
+    return rnn_steps(direction, settings)
 
 
 def _effect(node: Node, settings: Settings, bounds: Sequence[float], rigor: Rigor = Rigor.CERTIFIED) -> Effect:
     """The constants given a bound of the entries of the initial state, one per direction of each layer."""
-    params: tuple[Constant, ...] = _params(node)  # type: ignore[assignment]
-    each = _weights_per_direction(node)
     layers: dict[int, list[Blocks]] = {}
-    for position, layer in enumerate(_directions(node)):
-        weights = [p.value.detach() for p in params[position * each : (position + 1) * each]]
-        steps = _steps(node, weights, bounds[position], settings)
-        layers.setdefault(layer, []).append(blocks(_length(node), steps))
-    found = stacked(list(layers.values()), 3 if _kind(node) == "lstm" else 2)
-    sources = [("x", node["input"]), *zip("hc", _states(node), strict=False)]
+    for direction, bound in zip(directions(node) or (), bounds, strict=True):
+        steps = _steps(node, direction, bound, settings)
+        layers.setdefault(direction.layer, []).append(blocks(_length(node), steps))
+    constants = stacked(list(layers.values()), 3 if kind_of(node) == "lstm" else 2)
+    sources = [("x", node["input"]), *zip("hc", initial_states(node), strict=False)]
     trust = Bracket.exact(1.0, rigor)
-    return Effect.stretch(*(found[key] * trust for key, argument in sources if isinstance(argument, Ref)))
+    return Effect.stretch(*(constants[key] * trust for key, argument in sources if isinstance(argument, Ref)))
 
 
-@ranged(*_LSTM)
+@ranged(*LSTM)
 def lstm_range(node: Node, intervals: tuple[Interval, ...]) -> Interval | tuple[Interval, ...]:
     """|h_t| <= 1, of a projected state the largest sum of moduli of a row of the projection, and |c_t| <= |c_0| + t."""
     reach = 1.0
-    if _projected(node):
-        each = _weights_per_direction(node)
-        params: tuple[Constant, ...] = node["params"]  # type: ignore[assignment]
-        reach = max(_largest_row(p) for p in params[each - 1 :: each])
+    if is_projected(node):
+        each = directions(node)
+        reach = max((_largest_row(d.projection) for d in each), default=math.inf) if each else math.inf
     hidden, cell = Interval(-reach, reach), _state_bound(node, 1, intervals) + _length(node)
     last = (hidden, Interval(-cell, cell))
-    return last if _is_cell(node) else (hidden, *last)
+    return last if is_cell(node) else (hidden, *last)
 
 
-def _largest_row(projection: Argument) -> float:
-    """max over the rows of the sum of moduli, infinite where the matrix is data-dependent or unknown."""
-    if not isinstance(projection, Constant) or projection.value.is_meta or not is_finite(projection.value):
+def _largest_row(projection: Constant | None) -> float:
+    """max over the rows of the sum of moduli, infinite where the matrix is unknown."""
+    if projection is None or projection.value.is_meta or not is_finite(projection.value):
         return math.inf
     rows = projection.value.detach().to("cpu", torch.float64).abs().sum(1)
     return float(rows.max()) * (1 + 2.0**-40)
 
 
-@ranged(*_GRU)
+@ranged(*GRU)
 def gru_range(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """|h_t| <= max(1, |h_0|)."""
     bound = max(1.0, _state_bound(node, 0, intervals))
     return Interval(-bound, bound)
 
 
-@ranged(*_TANH, *_RELU, "lipaudit.rnn.default")
+@ranged(*RNN)
 def rnn_range(node: Node, _intervals: tuple[Interval, ...]) -> Interval:
     """[-1, 1] for tanh, [0, infinity) for relu."""
-    return Interval(0.0) if node.op in _RELU or node.get("relu") else Interval(-1.0, 1.0)
+    return Interval(0.0) if node.op in RNN_RELU or node.get("relu") else Interval(-1.0, 1.0)
 
 
 def _state_bound(node: Node, state: int, intervals: tuple[Interval, ...]) -> float:
     """max |entry| of an initial state, infinite where nothing is known."""
-    start = _states(node)[state]
+    start = initial_states(node)[state]
     if isinstance(start, Ref):
         return intervals[node.refs.index(start)].largest
     if start.value.is_meta or not is_finite(start.value):

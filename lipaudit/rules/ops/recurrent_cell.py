@@ -38,6 +38,7 @@ from collections.abc import Sequence
 
 import torch
 
+from lipaudit.graph.recurrent import Direction, cell_gates, gates
 from lipaudit.rules.operands import largest, rounded
 from lipaudit.rules.ops.matrix_products import matrix_norm
 from lipaudit.rules.ops.recurrent_jacobian import Step, Steps
@@ -45,16 +46,21 @@ from lipaudit.rules.rule import Settings
 from lipaudit.spectral.bracket import Bracket
 
 _ONE, _QUARTER = Bracket.exact(1.0), Bracket.exact(0.25)
-Weights = Sequence[torch.Tensor]
 
 
-def lstm_steps(weights: Weights, start: float, settings: Settings, peepholes: Weights = ()) -> Steps:
-    """The steps of an LSTM; ``start`` bounds |c_0|. The gates are stored in the order i, f, g, o; a projection comes last."""
+def _stacked_matrices(weights: Direction) -> tuple[torch.Tensor, torch.Tensor]:
+    """W and W'."""
+    return weights.input.value.detach(), weights.recurrent.value.detach()
+
+
+def lstm_steps(weights: Direction, start: float, settings: Settings, peepholes: Sequence[torch.Tensor] = ()) -> Steps:
+    """The steps of an LSTM; ``start`` bounds |c_0|."""
     parts = []
-    for matrix in weights[:2]:
-        gates = [matrix_norm([gate], settings) for gate in matrix.chunk(4)]
-        parts.append((*gates, matrix_norm([matrix[: 3 * len(matrix) // 4]], settings)))
-    project = matrix_norm([weights[-1]], settings) if len(weights) in (3, 5) else _ONE
+    for matrix in _stacked_matrices(weights):
+        norms = [matrix_norm([gate], settings) for gate in gates("lstm", matrix)]
+        parts.append((*norms, matrix_norm([cell_gates(matrix)], settings)))
+    projection = weights.projection
+    project = _ONE if projection is None else matrix_norm([projection.value.detach()], settings)
     peep = [Bracket.exact(0.0)] * 3
     if peepholes:
         known = settings.norms.weights_known
@@ -79,27 +85,32 @@ def lstm_steps(weights: Weights, start: float, settings: Settings, peepholes: We
     return step
 
 
-def gru_steps(weights: Weights, start: float, settings: Settings, reset_first: bool = False) -> Steps:
-    """The steps of a GRU; ``start`` bounds |h_0|. The gates are stored in the order r, z, n."""
-    reset, update, new = ([matrix_norm([m.chunk(3)[k]], settings) for m in weights[:2]] for k in range(3))
+def gru_steps(weights: Direction, start: float, settings: Settings, reset_first: bool = False) -> Steps:
+    """The steps of a GRU; ``start`` bounds |h_0|."""
+    input_gates, recurrent_gates = (gates("gru", matrix) for matrix in _stacked_matrices(weights))
+    reset, update, new = (
+        [matrix_norm([gate], settings) for gate in pair] for pair in zip(input_gates, recurrent_gates, strict=True)
+    )
     size = max(1.0, start)
     inner = Bracket.exact(1.0)
     if reset_first:
         inner = new[1] * rounded(size)
     elif settings.norms.weights_known:
-        recurrent = weights[1].chunk(3)[2].to("cpu", torch.float64)
-        bias = weights[3].chunk(3)[2].to("cpu", torch.float64).abs() if len(weights) == 4 else 0.0
+        recurrent = recurrent_gates[2].to("cpu", torch.float64)
+        bias = (
+            gates("gru", weights.biases[1].value.detach())[2].to("cpu", torch.float64).abs() if weights.biases else 0.0
+        )
         entries = recurrent.abs().sum(1) * size + bias
         inner = rounded(float(entries.max()), (recurrent.shape[1] + 8) * 2.0**-52)
     gated = [Bracket.sum([rounded(1 + size) * _QUARTER * update[k], inner * _QUARTER * reset[k]]) for k in range(2)]
-    found = Step(
+    bounds = Step(
         out_x=Bracket.sum([new[0], gated[0]]),
         out_h=Bracket.sum([Bracket.root_sum_squares([_ONE, new[1]]), gated[1]]),
     )
-    return lambda _t: found
+    return lambda _t: bounds
 
 
-def rnn_steps(weights: Weights, settings: Settings) -> Steps:
+def rnn_steps(weights: Direction, settings: Settings) -> Steps:
     """The steps of a plain recurrent layer."""
-    found = Step(*(matrix_norm([matrix], settings) for matrix in weights[:2]))
-    return lambda _t: found
+    bounds = Step(*(matrix_norm(gates("rnn", matrix), settings) for matrix in _stacked_matrices(weights)))
+    return lambda _t: bounds

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import torch
 
 from lipaudit.graph.constant_errors import LARGEST
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Node
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.rules.operands import number, root, rounded
 from lipaudit.rules.region.magnitude import Magnitude, passes, whole
 from lipaudit.rules.region.radii import Axes, Radii, axes_of, joined

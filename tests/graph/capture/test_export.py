@@ -13,8 +13,8 @@ from torch.nn.utils import parametrizations
 
 from lipaudit.errors import CaptureError, NonFiniteWeightsError
 from lipaudit.graph.capture.export import capture
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.passes.simplify import simplify
 from tests.graph.interpreter import count, ops, run
 from tests.graph.networks import EXAMPLES, Function, Residual

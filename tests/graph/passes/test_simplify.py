@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 import lipaudit
 from lipaudit.graph.capture.export import capture
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.passes.parallel_branches import merge_branches
 from lipaudit.graph.passes.recognise import drop_identities
 from lipaudit.graph.passes.simplify import absorb_padding, fold_scales, recognise_linear, simplify

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
 from lipaudit.rules.rule import Settings, Status, apply_rule
 from lipaudit.spectral.convolution.geometry import Convolution
 from tests.nodes import data, operation

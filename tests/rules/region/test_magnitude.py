@@ -14,10 +14,11 @@ from torch import nn
 import lipaudit
 import lipaudit.rules
 from lipaudit.graph.capture.export import capture
+from lipaudit.graph.contraction import entrywise_product
+from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.node import Node, TensorInfo
-from lipaudit.graph.passes.linear import CONVOLUTION
 from lipaudit.graph.passes.simplify import simplify
-from lipaudit.rules.contraction import entrywise_product
+from lipaudit.rules.contraction import radii_of
 from lipaudit.rules.ops.attention import around_mean
 from lipaudit.rules.ops.variance import centred_size
 from lipaudit.rules.region.axes import reshaped
@@ -276,7 +277,7 @@ def test_a_centre_that_is_not_finite_says_nothing(name: str) -> None:
     other = Magnitude(Radii.of((2, 2), {(): 1.0}), Interval(-1.0, 1.0), lambda: torch.zeros(2, 2, dtype=torch.float64))
     product = entrywise_product((2, 2), (2, 2), (2, 2))
     node = Node("p", "aten.mul.Tensor", {}, (TensorInfo((2, 2), torch.float32),))
-    assert product.radii(node, unknown, other).total.upper == math.inf
+    assert radii_of(product, node, unknown, other).total.upper == math.inf
 
 
 CANCELLED: dict[str, Function] = {

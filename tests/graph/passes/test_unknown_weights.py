@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from lipaudit.graph.capture.export import capture
-from lipaudit.graph.capture.unweighted import fill, has_values
+from lipaudit.graph.capture.meta_tensors import has_values
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.unknown_weights import replace_unknown_weights
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.rule import Settings
 from lipaudit.spectral.oracle import CertifiedNorms, UnknownNorms
@@ -22,7 +23,7 @@ X = {"x": torch.zeros(1, 3, 8, 8)}
 
 def _statuses(module: nn.Module, inputs: dict[str, torch.Tensor], structure: bool) -> list[tuple[str, str, str]]:
     graph = capture(module, inputs)
-    simple = simplify(fill(graph) if structure else graph)
+    simple = simplify(replace_unknown_weights(graph) if structure else graph)
     effects = evaluate_rules(simple, Settings(UnknownNorms() if structure else CertifiedNorms()))
     network = propagate(simple, effects).network.status
     return [(n.name, n.op, effects[n.name].status.value) for n in simple if n.op != "input"] + [("", "", network.value)]
@@ -54,7 +55,7 @@ def test_weights_stay_unknown_and_what_forward_makes_is_real() -> None:
         return m.conv(x)[:, :, torch.tensor([0, 2])] * torch.arange(1.0, 9.0) * m.gain
 
     module = Function(forward, conv=nn.Conv2d(3, 4, 3, padding=1), gain=torch.ones(4, 1, 1)).float().to("meta")
-    graph = fill(capture(module, X))
+    graph = replace_unknown_weights(capture(module, X))
     constants = [
         (node.op, key, argument.value)
         for node in graph
@@ -70,7 +71,7 @@ def test_weights_stay_unknown_and_what_forward_makes_is_real() -> None:
 
 def test_what_is_computed_from_weights_is_unknown() -> None:
     module = nn.Sequential(Standardised(3, 4, 3, padding=1)).to("meta")
-    simple = simplify(fill(capture(module, {"x": torch.zeros(1, 3, 6, 6)})))
+    simple = simplify(replace_unknown_weights(capture(module, {"x": torch.zeros(1, 3, 6, 6)})))
     (convolution,) = (n for n in simple if n.op == CONVOLUTION)
     assert convolution.payload.kernel.is_meta
     assert tuple(convolution.payload.kernel.shape) == (4, 3, 3, 3)
@@ -87,5 +88,5 @@ def test_tied_weights_count_once() -> None:
 
 def test_scales_fold_into_unknown_weights() -> None:
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 2)).to("meta")
-    simple = simplify(fill(capture(module, X)))
+    simple = simplify(replace_unknown_weights(capture(module, X)))
     assert [n.op for n in simple if n.op in (CONVOLUTION, DENSE, SCALE)] == [CONVOLUTION, DENSE]

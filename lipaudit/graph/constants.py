@@ -15,7 +15,6 @@ from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError
 from lipaudit.graph.arguments import call, precision
-from lipaudit.graph.capture.unweighted import unknown
 from lipaudit.graph.constant_errors import CASTS, MOVES, relative_error
 from lipaudit.graph.node import Constant, Ref
 
@@ -68,7 +67,9 @@ def evaluated(
     constants = list(parts(dict(bound), Constant))
     names = tuple(dict.fromkeys(n for c in constants for n in c.names))
     if any(c.value.is_meta for c in constants):
-        return _wrapped(pytree.tree_map_only(torch.Tensor, unknown, described), lambda value: Constant(value, names))
+        return _wrapped(
+            pytree.tree_map_only(torch.Tensor, without_values, described), lambda value: Constant(value, names)
+        )
     tensors = [*(c.value for c in constants), *pytree.tree_leaves(described)]
     place = next((t.device for t in tensors if isinstance(t, torch.Tensor) and not t.is_meta), None)
     if draws:
@@ -96,6 +97,11 @@ def evaluated(
         return Constant(value, names, error=error, computed_in=dtype)
 
     return _wrapped(result, computed)
+
+
+def without_values(like: torch.Tensor) -> torch.Tensor:
+    """A tensor without values (on the meta device), of the shape and type of ``like``."""
+    return torch.empty(like.shape, dtype=like.dtype, device="meta")
 
 
 def _rounds(described: Any) -> bool:

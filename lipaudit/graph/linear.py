@@ -115,8 +115,27 @@ def as_convolution(node: Node) -> Convolution | None:
     )
 
 
+def is_dense(node: Node) -> bool:
+    """Whether a node is a product with one constant matrix on the last axis: ``linear``, ``addmm``, ``mm`` or ``matmul``."""
+    return _dense_operands(node) is not None
+
+
 def as_dense(node: Node) -> Dense | None:
     """The matrix of ``linear``, ``addmm``, ``mm`` or ``matmul`` with a constant weight acting on the last axis."""
+    operands = _dense_operands(node)
+    if operands is None:
+        return None
+    weight, flipped = operands
+    matrix = _stored(weight)
+    dense = Dense(matrix.T if flipped else matrix, weight.error)
+    alpha = node.get("alpha", 1)
+    if alpha == 1:
+        return dense
+    return _scale_matrix(dense, Scale(torch.tensor([float(alpha)], dtype=torch.float64), 0))  # type: ignore[arg-type]
+
+
+def _dense_operands(node: Node) -> tuple[Constant, bool] | None:
+    """The constant matrix that multiplies the last axis, and whether it is (in, out)."""
     match node.op:
         case "aten.linear.default":
             source, weight, flipped = node["input"], node["weight"], False
@@ -132,12 +151,7 @@ def as_dense(node: Node) -> Dense | None:
             return None
     if not isinstance(source, Ref) or not isinstance(weight, Constant) or weight.value.dim() != 2:
         return None
-    matrix = _stored(weight)
-    dense = Dense(matrix.T if flipped else matrix, weight.error)
-    alpha = node.get("alpha", 1)
-    if alpha == 1:
-        return dense
-    return _scale_matrix(dense, Scale(torch.tensor([float(alpha)], dtype=torch.float64), 0))  # type: ignore[arg-type]
+    return weight, flipped
 
 
 def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
