@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import lipaudit
-from lipaudit.formats.html import render
+from lipaudit.formats.html.page import render
 from lipaudit.formats.plot import draw
 from tests.formats.browser import Browser, find_browser
 

@@ -1,8 +1,10 @@
-"""Writes ``rules.json`` and ``methods.json`` from the registries: ``python -m lipaudit.catalog.collect``."""
+"""Writes the JSON files of rules and methods from the registries: ``python -m lipaudit.catalog.collect``."""
 
 from __future__ import annotations
 
-from lipaudit.catalog.entries import FOLDER, MethodEntry, RuleEntry, as_json
+from lipaudit.catalog.entries import FILE, RuleEntry, as_json
+from lipaudit.text import published_methods
+from lipaudit.text.published_methods import MethodEntry
 
 
 def collect_rules() -> tuple[RuleEntry, ...]:
@@ -46,8 +48,8 @@ def collect_methods() -> tuple[MethodEntry, ...]:
 
 def write() -> None:
     """Write both files."""
-    for name, entries in (("rules", collect_rules()), ("methods", collect_methods())):
-        (FOLDER / f"{name}.json").write_text(as_json(entries) + "\n", encoding="utf-8")
+    FILE.write_text(as_json(collect_rules()) + "\n", encoding="utf-8")
+    published_methods.FILE.write_text(as_json(collect_methods()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

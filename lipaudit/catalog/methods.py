@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lipaudit.catalog.entries import MethodEntry, as_json, method_entries
+from lipaudit.catalog.entries import as_json
 from lipaudit.catalog.rules import entry, matches, wrapped
 from lipaudit.errors import UsageError
 from lipaudit.escaping import escape_markdown
 from lipaudit.records.report import SettingsRecord
 from lipaudit.text.method import steps_text
+from lipaudit.text.published_methods import MethodEntry, method_entries
 
 _OURS = SettingsRecord.method
 _INTRO = (

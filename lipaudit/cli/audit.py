@@ -48,6 +48,9 @@ from lipaudit.cli.terminal import (
 )
 from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
+from lipaudit.formats.layout import Layout
+from lipaudit.formats.options import Audits, FleetRecord, Options
+from lipaudit.formats.registry import FORMATS
 from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
@@ -132,8 +135,8 @@ _OPTIONS = with_options(
     ),
     format_option(
         "JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
-        "html",
-        "jsonl",
+        Audits,
+        FleetRecord,
     ),
     click.option(
         "-o",
@@ -200,10 +203,9 @@ def audit(
     summary has one row for each, and one that fails, or crashes, stops none of the others.
     """
     from lipaudit.files import check_no_model, check_writable
-    from lipaudit.formats.render import Layout
 
     debug: bool = ctx.find_root().obj.debug
-    form = format_of(ctx, form, output)
+    form = format_of(form, output, Audits, FleetRecord)
     fleet = take_fleet(options)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
@@ -223,7 +225,9 @@ def audit(
             gates.say_without_figures()
         gates = gates.of_structures()
     file = None if output == Path("-") else output
+    shape = FORMATS[form]
     layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
+    chosen = Options(layout, gates=gates.gates)
     if file:
         check_writable(file)
     if plot:
@@ -234,25 +238,26 @@ def audit(
         check_no_model(file, _files_read(file, specs, options))
     if plot:
         plot.check_models(specs, _files_read(plot.path, specs, options))
+    shape.check_number([*specs, *(failure.model for failure in failures)], "audit them one by one")
     several = len(models) > 1 or len(specs) > 1
     if several and options["save_pair"] is not None:
         raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
-    streamed = layout.separable and file is None
+    streamed = shape.one_by_one and file is None
     reports: list[AuditReport] = []
     for spec in specs:
         try:
             report = _audit_one(spec, options, debug, quiet)
-            text = layout.render([report]) if streamed else ""
+            text = shape.render(Audits([report]), chosen) if streamed else ""
         except Exception as error:
             codes.append(complain(error, debug, spec if several else ""))
             failures.append(Failure(spec, one_line(str(error)) or type(error).__name__, codes[-1]))
             continue
         if streamed:
-            emit(("\n\n" if reports else "") + text)
+            emit(("\n\n" if reports else "") + str(text))
         reports.append(report)
         codes.append(gates.judge(report))
     if reports and not streamed:
-        deliver(layout.render(reports, several, failures), file, "report", quiet)
+        deliver(shape.render(Audits(reports, failures), chosen), file, "report", quiet)
     if plot and reports:
         plot.write(reports[0], debug, quiet)
     return worst(codes)

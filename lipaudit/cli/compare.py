@@ -30,6 +30,8 @@ from lipaudit.cli.options import (
 )
 from lipaudit.cli.terminal import Progress, deliver, import_frameworks, shielded
 from lipaudit.fleet.interrupts import delayed
+from lipaudit.formats.registry import FORMATS
+from lipaudit.records.comparison import Comparison
 
 _OPTIONS = with_options(
     click.option(
@@ -61,7 +63,7 @@ _OPTIONS = with_options(
         callback=positive,
         help="A method that has used up its seconds measures nothing more; a measurement that has begun is finished.",
     ),
-    format_option("JSON, TSV and CSV have raw numbers."),
+    format_option("JSON, TSV and CSV have raw numbers.", Comparison),
     click.option(
         "-o",
         "--output",
@@ -95,7 +97,7 @@ def compare(
     from lipaudit.files import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
-    shape = format_of(ctx, form, output)
+    shape = format_of(form, output, Comparison)
     options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
     file = None if output == Path("-") else output
     if file:
@@ -110,9 +112,8 @@ def compare(
         with shielded(debug, quiet):
             with delayed():
                 from lipaudit.api import compare as run_comparison
-                from lipaudit.formats.comparison import RENDERINGS
 
-            text = RENDERINGS[shape](run_comparison(model, **options, progress=progress))
+            text = FORMATS[shape].render(run_comparison(model, **options, progress=progress))
     finally:
         if progress:
             progress.finish()

@@ -12,9 +12,11 @@ from lipaudit.cli.options import debug_option, format_of, format_option, with_op
 from lipaudit.cli.saved import only_report, read_saved
 from lipaudit.cli.terminal import deliver, say
 from lipaudit.errors import UsageError
+from lipaudit.formats.options import Options
+from lipaudit.formats.registry import FORMATS
+from lipaudit.records.diff import ReportDiff
 
 if TYPE_CHECKING:
-    from lipaudit.records.diff import ReportDiff
     from lipaudit.records.report import AuditReport
 
 
@@ -48,7 +50,7 @@ _OPTIONS = with_options(
         help="The same of every row that both reports have. Rows without a counterpart are named and not judged.",
     ),
     click.option("--all", "everything", is_flag=True, help="Also list the rows of which no move is proven."),
-    format_option("JSON, TSV and CSV always have every row.", "html"),
+    format_option("JSON, TSV and CSV always have every row.", ReportDiff),
     click.option(
         "-o", "--output", type=click.Path(path_type=Path), help="Write the diff to this file, whole or not at all."
     ),
@@ -61,10 +63,8 @@ _OPTIONS = with_options(
 @click.argument("after", type=click.Path(path_type=Path))
 @_OPTIONS
 @debug_option
-@click.pass_context
 def diff(
-    ctx: click.Context,
-    /,
+    *,
     before: Path,
     after: Path,
     models: tuple[str, ...],
@@ -82,10 +82,8 @@ def diff(
     """
     from lipaudit.auditing.diff import diff as diff_reports
     from lipaudit.files import check_no_model, check_writable
-    from lipaudit.formats.diff import renderings
-    from lipaudit.formats.html.diff import render as render_html
 
-    shape = format_of(ctx, form, output)
+    shape = format_of(form, output, ReportDiff)
     file = None if output == Path("-") else output
     if file:
         check_writable(file)
@@ -94,7 +92,7 @@ def diff(
         raise UsageError("--model may be there twice, for BEFORE and for AFTER, and no more often")
     wanted = (models[0], models[-1]) if models else (None, None)
     found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
-    text = {**renderings(everything), "html": render_html}[shape](found)
+    text = FORMATS[shape].render(found, Options(every_row=everything))
     deliver(text, file, "diff", quiet)
     return _judge(found, after, max_growth, max_layer_growth, quiet)
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from lipaudit.cli.gates import chosen_gates, gate_options, given_gates
 from lipaudit.cli.options import debug_option, with_options
-from lipaudit.cli.saved import listed, picked, read_saved
+from lipaudit.cli.saved import picked, read_saved
 from lipaudit.cli.terminal import deliver, say, say_failure, worst
 from lipaudit.errors import UsageError
-from lipaudit.formats.registry import FORMATS, check_ending, export_reports, find_format, format_for
-from lipaudit.formats.settings import SPEC_VERSIONS, ExportSettings
+from lipaudit.formats.layout import Layout
+from lipaudit.formats.options import SPEC_VERSIONS, Audits, Options
+from lipaudit.formats.registry import FORMATS, check_ending, format_names, format_of_file
 from lipaudit.records.failure import Failure
-
-if TYPE_CHECKING:
-    from lipaudit.records.report import AuditReport
 
 _OPTIONS = with_options(
     click.option(
         "--to",
         "name",
-        type=click.Choice(list(FORMATS)),
+        type=click.Choice(format_names(Audits)),
         help="The format. Default: what the name of the file after -o says.",
     ),
     click.option(
@@ -78,8 +76,9 @@ def export(
 ) -> int:
     """Write REPORT, a file from --format json or the record of a fleet (- is stdin), in another FORMAT.
 
-    sarif, junit, markdown and html take a file of several reports, and name the models of a fleet that failed. sarif and junit say
-    which gates are met, and end with the exit code of an audit that has the same gates.
+    huggingface, cyclonedx, png and svg take one report; of a file of several --model picks it. The others take several, and json,
+    markdown, html, sarif and junit name the models of a fleet that failed. sarif and junit say which gates are met, and end with the exit
+    code of an audit that has the same gates.
     """
     from lipaudit.files import check_no_model, check_writable, write_whole
 
@@ -94,38 +93,47 @@ def export(
         check_no_model(file, [report], "export", "-o" if card is None else "--card")
         if card is None:
             check_ending(file, name)
-    gates = chosen_gates(ctx, options, quiet or not FORMATS[name].judges)
+    shape = FORMATS[name]
+    shape.check_available()
+    shape.check_output(file)
+    gates = chosen_gates(ctx, options, quiet or not shape.gates)
     saved = read_saved(report, quiet)
-    if model is None and len(saved) > 1 and not FORMATS[name].several:
-        raise UsageError(
-            f"{name} describes one model, and there are {len(saved)}: pick one by --model SPEC ({listed(saved)})"
-        )
+    if model is None:
+        shape.check_number([entry.name for entry in saved])
     outcomes = [found.outcome for found in (saved if model is None else [picked(saved, model, report)])]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     reports = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
     if reports and all(found.settings.structure for found in reports):
-        if FORMATS[name].judges and not quiet:
+        if shape.gates and not quiet:
             gates.say_without_figures()
         gates = gates.of_structures()
-    settings = ExportSettings(gates.gates, None if report == "-" else report, spec_version or "1.6", model_index)
+    source = None if report == "-" else report
+    chosen = Options(
+        Layout(wide=file is not None or not sys.stdout.isatty()),
+        gates=gates.gates,
+        report_file=source,
+        spec_version=spec_version or "1.6",
+        model_index=model_index,
+    )
+    audits = Audits(reports, failures)
     if card is None:
-        deliver(export_reports(reports, name, settings, failures), file, "report", quiet)
+        deliver(shape.render(audits, chosen), file, "report", quiet)
     else:
         made = "" if card.exists() else "; there was no card of this name, so that a new one was made"
-        write_whole(card, _updated(card, reports, failures, settings))
+        write_whole(card, _updated(card, audits, model_index))
         if not quiet:
             say(f"lipaudit: report written to {card}{made}")
-    return worst([*map(_complain, failures), *map(gates.judge, reports)]) if FORMATS[name].judges else 0
+    return worst([*map(_complain, failures), *map(gates.judge, reports)]) if shape.gates else 0
 
 
 def _named(output: Path | None) -> str:
     """The format without ``--to``: the one that the name of the file asks for."""
-    found = None if output is None else format_for(output)
-    if found is None:
+    if output is None or not output.suffix:
         raise UsageError(
-            f"say the format by --to: {', '.join(FORMATS)}; or by the name of the file, as -o report.html, report.sarif or report.xml"
+            f"say the format by --to: {', '.join(format_names(Audits))}; or by the name of the file, as -o report.html, report.sarif or "
+            "report.xml"
         )
-    return found
+    return format_of_file(output, Audits)
 
 
 def _complain(failure: Failure) -> int:
@@ -139,20 +147,21 @@ def _refuse(ctx: click.Context, name: str, given: list[str]) -> None:
     for key in given:
         if _OWN[key] != name:
             raise UsageError(f"--{key.replace('_', '-')} is for --to {_OWN[key]}, not for {name}")
-    if not FORMATS[name].judges and (typed := given_gates(ctx)):
-        judging = " and ".join(entry.name for entry in FORMATS.values() if entry.judges)
+    if not FORMATS[name].gates and (typed := given_gates(ctx)):
+        judging = " and ".join(entry.name for entry in FORMATS.values() if entry.gates)
         raise UsageError(f"{name} has no place for gates: {typed[0]} is for {judging}")
 
 
-def _updated(card: Path, reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
+def _updated(card: Path, audits: Audits, model_index: str | None) -> str:
+    """The text of the card with the report in it."""
     from lipaudit.formats.huggingface import update_card
 
-    find_format("huggingface", reports, failures)
+    FORMATS["huggingface"].check(audits)
     try:
         old = card.read_bytes().decode("utf-8") if card.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the card {card}: {error}; it must be a text in UTF-8") from None
     try:
-        return update_card(old, reports[0], settings.model_index)
+        return update_card(old, audits.reports[0], model_index)
     except UsageError as error:
         raise UsageError(f"{card}: {error}") from None

@@ -17,6 +17,8 @@ from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.fleet.request import ModelRequest, distinct, plain
+from lipaudit.formats.options import Audits, Options
+from lipaudit.formats.registry import FORMATS
 from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def audit_fleet(
                 _collect(entries, journal, len(requests), len(requests) - len(todo), shown.quiet)
         rows, codes = _judged(journal, requests, gates)
         journal.settle(requests)
-        _deliver(journal, requests, rows, settings, shown)
+        _deliver(journal, requests, rows, settings, shown, gates)
     if shown.record and not shown.quiet:
         say(f"lipaudit: every report is in {shown.record}")
     return worst(codes)
@@ -196,23 +198,30 @@ def _judged(journal: Journal, requests: list[ModelRequest], gates: ChosenGates) 
 
 
 def _deliver(
-    journal: Journal, requests: list[ModelRequest], rows: list[Row], settings: dict[str, Any], shown: Shown
+    journal: Journal,
+    requests: list[ModelRequest],
+    rows: list[Row],
+    settings: dict[str, Any],
+    shown: Shown,
+    gates: ChosenGates,
 ) -> None:
-    from lipaudit.fleet.render import render
+    """The record, the summary, or every report in a format of reports."""
+    from lipaudit.fleet.render import SUMMARY_FORMATS, render
 
     wide = shown.file is not None or not sys.stdout.isatty()
     if shown.form == "jsonl":
         for line in journal.lines(requests):
             emit(line)
-    elif shown.form == "html":
-        from lipaudit.formats.html import render_all
-
+    elif shown.form in SUMMARY_FORMATS:
+        deliver(render(rows, settings, shown.form, wide), shown.file, "summary", shown.quiet)
+    else:
         outcomes = list(journal.outcomes(requests))
         failures = [Failure(e.spec, e.error or "", e.exit_code) for e, report in outcomes if report is None]
-        page = render_all([report for _, report in outcomes if report is not None], failures)
-        deliver(page, shown.file, "summary", shown.quiet)
-    else:
-        deliver(render(rows, settings, shown.form, wide), shown.file, "summary", shown.quiet)
+        audits = Audits([report for _, report in outcomes if report is not None], failures)
+        if all(report.settings.structure for report in audits.reports):
+            gates = gates.of_structures()
+        content = FORMATS[shown.form].render(audits, Options(gates=gates.gates))
+        deliver(content, shown.file, "summary", shown.quiet)
 
 
 class FleetProgress:

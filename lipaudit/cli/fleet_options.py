@@ -10,6 +10,7 @@ import click
 
 from lipaudit.cli.options import with_options
 from lipaudit.errors import UsageError
+from lipaudit.formats.registry import FORMATS
 
 fleet_options = with_options(
     click.option(
@@ -69,6 +70,11 @@ class FleetOptions:
             raise UsageError("--columns and --depth shape the tables of single models, and a fleet has one summary")
         if plot:
             raise UsageError("--plot draws one model, and a fleet has a summary: audit the model alone to draw it")
+        if not FORMATS[form].several:
+            raise UsageError(
+                f"{form} describes one model, and a fleet has several: keep the record with -o FILE.jsonl, then "
+                f"`lipaudit export FILE.jsonl --to {form} --model SPEC`"
+            )
         if self.cluster is not None and self.jobs is not None:
             raise UsageError(
                 "--jobs counts processes of this machine, and --cluster uses those of a cluster: choose one"

@@ -13,7 +13,7 @@ import click
 
 from lipaudit.cli.terminal import import_frameworks
 from lipaudit.errors import UsageError
-from lipaudit.formats.suffixes import FORMS, form_of_file, suffixes
+from lipaudit.formats.registry import FORMATS, format_names, format_of_file, usual_suffixes
 
 Command = Callable[..., Any]
 # as in lipaudit.auditing.method, which imports torch
@@ -139,23 +139,27 @@ def tolerance_option(help_text: str) -> Callable[[Command], Command]:
     return click.option("--tol", type=float, default=1e-3, show_default=True, callback=positive, help=help_text)
 
 
-def format_option(help_text: str, *more: str) -> Callable[[Command], Command]:
-    """``--format``: the forms that every command has and those that one has ``more``; see :func:`format_of`."""
+def format_option(help_text: str, *kinds: type) -> Callable[[Command], Command]:
+    """``--format``: the formats that take a document of one of these types; see :func:`format_of`."""
+    names = format_names(*kinds)
     return click.option(
         "--format",
         "form",
-        type=click.Choice([*FORMS, *more]),
-        help=f"{help_text} Default: what the name of the file after -o says ({', '.join(suffixes([*FORMS, *more]))}), else table.",
+        type=click.Choice(names),
+        help=f"{help_text} Default: what the name of the file after -o says ({', '.join(usual_suffixes(names))}), else table.",
     )
 
 
-def format_of(ctx: click.Context, form: str | None, output: Path | None) -> str:
-    """The format that was asked for, or the one that belongs to the suffix of the file; other suffixes are refused."""
-    if form is not None or output is None or output == Path("-"):
-        return form or "table"
-    choice = next(p.type for p in ctx.command.params if p.name == "form")
-    assert isinstance(choice, click.Choice)
-    return form_of_file(output, choice.choices, of_audit=ctx.command.name == "audit")
+def format_of(form: str | None, output: Path | None, *kinds: type) -> str:
+    """The format that was asked for, or the one that belongs to the ending of the file.
+
+    Raises :class:`~lipaudit.errors.UsageError` for other endings, and for a format that cannot be written on this machine or to this place.
+    """
+    file = None if output == Path("-") else output
+    name = form or ("table" if file is None else format_of_file(file, *kinds))
+    FORMATS[name].check_available()
+    FORMATS[name].check_output(file)
+    return name
 
 
 def device_choice(help_text: str) -> Callable[[Command], Command]:

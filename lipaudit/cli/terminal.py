@@ -145,14 +145,17 @@ def emit(text: str) -> None:
     flush()
 
 
-def deliver(text: str, file: Path | None, what: str, quiet: bool) -> None:
-    """Data into a file, whole, which is said on stderr; to stdout without one."""
+def deliver(content: str | bytes, file: Path | None, what: str, quiet: bool) -> None:
+    """Data into a file, whole, which is said on stderr; a text to stdout where there is no file."""
     from lipaudit.files import write_whole
 
-    if file is None:
-        emit(text)
-        return
-    write_whole(file, text + "\n")
+    if isinstance(content, str):
+        if file is None:
+            emit(content)
+            return
+        content += "\n"
+    assert file is not None
+    write_whole(file, content)
     if not quiet:
         say(f"lipaudit: {what} written to {file}")
 

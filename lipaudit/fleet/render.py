@@ -20,6 +20,7 @@ from lipaudit.text.numbers import log10_estimate_text, log10_upper_text, share_t
 from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
 from lipaudit.version import __version__
 
+SUMMARY_FORMATS = ("table", "json", "markdown", "tsv", "csv")
 HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "costs most / problem")
 GATES = "gates"  # a column before the last where any gate was asked for
 _NUMERIC = (2, 5)
@@ -28,7 +29,7 @@ _ESTIMATE = "~ marks an estimate, which is no bound."
 
 
 def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool = True) -> str:
-    """The summary in one of the formats ``table``, ``markdown``, ``tsv``, ``csv`` and ``json``.
+    """The summary in one of the :data:`SUMMARY_FORMATS`.
 
     Upper bounds are rounded up in table and Markdown, and exact in the others. A table that is not ``wide`` fits a terminal.
     """

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from lipaudit.escaping import escape_markdown, printable
+from lipaudit.formats.options import DEFAULT, Options
 from lipaudit.formats.separated_values import as_csv, row
 from lipaudit.records.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
 from lipaudit.text.method import steps_text
@@ -23,7 +24,7 @@ _BELOW, _BARELY = "!", "<"
 Columns = dict[str, list[str]]
 
 
-def table(found: Comparison) -> str:
+def table(found: Comparison, _options: Options = DEFAULT) -> str:
     """Figures, times and what they amount to for the network, at most 100 characters wide."""
     names = shorten_paths([printable(layer.name) for layer in found.layers], _LAYER)
     lines = [*_wrapped(title(found.model)), ""]
@@ -40,7 +41,7 @@ def table(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def markdown(found: Comparison) -> str:
+def markdown(found: Comparison, _options: Options = DEFAULT) -> str:
     """The same content in GitHub-flavoured Markdown, every method in one table."""
     lines = [f"## Comparison of methods on {escape_markdown(title(found.model))}", ""]
     for head, fixed, columns in _parts(found) if found.layers else ():
@@ -71,7 +72,7 @@ _TSV = (
 _TSV_NETWORK = ("network_status", "ratio_to_ryu2019", "violations", "violations_in_last_digits", "worst_shortfall")
 
 
-def tsv(found: Comparison) -> str:
+def tsv(found: Comparison, _options: Options = DEFAULT) -> str:
     """One row per layer and method with raw numbers, then one per method with the network's figure and an empty layer."""
     lines = ["\t".join((*_TSV, *_TSV_NETWORK))]
     for layer in found.layers:
@@ -88,13 +89,9 @@ def tsv(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-RENDERINGS: dict[str, Callable[[Comparison], str]] = {
-    "table": table,
-    "json": Comparison.to_json,
-    "markdown": markdown,
-    "tsv": tsv,
-    "csv": lambda found: as_csv(tsv(found)),
-}
+def csv(found: Comparison, options: Options = DEFAULT) -> str:
+    """The same table as comma-separated values."""
+    return as_csv(tsv(found, options))
 
 
 def _parts(found: Comparison) -> Iterable[tuple[str, Columns, Columns]]:

@@ -14,7 +14,7 @@ from typing import Any
 from lipaudit.errors import UsageError
 from lipaudit.formats.figure_names import meaning, network_figures
 from lipaudit.formats.json_text import json_text, well_formed
-from lipaudit.formats.settings import SPEC_VERSIONS
+from lipaudit.formats.options import SPEC_VERSIONS, Audits, Options
 from lipaudit.records.report import AuditReport
 from lipaudit.text.domain import described, place
 from lipaudit.text.held_inputs import shown
@@ -24,11 +24,12 @@ from lipaudit.text.summary import headline
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:lipaudit:cyclonedx")
 
 
-def render(report: AuditReport, spec_version: str = "1.6") -> str:
-    """The bill of materials; the same report gives the same text, serial number included.
+def render(audits: Audits, options: Options) -> str:
+    """The bill of materials of one report; the same report gives the same text, serial number included.
 
     Raises :class:`~lipaudit.errors.UsageError` for a version of CycloneDX that is not written.
     """
+    (report,), spec_version = audits.reports, options.spec_version
     if spec_version not in SPEC_VERSIONS:
         raise UsageError(f"CycloneDX {spec_version} is not written; choose from {', '.join(SPEC_VERSIONS)}")
     body = {

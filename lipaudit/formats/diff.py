@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from tabulate import tabulate
 
 from lipaudit.escaping import escape_markdown, printable
 from lipaudit.formats.columns import SEPARATOR
+from lipaudit.formats.options import DEFAULT, Options
 from lipaudit.formats.separated_values import as_csv
 from lipaudit.formats.separated_values import row as tsv_row
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
@@ -25,12 +25,12 @@ NUMERIC = ("before", "after", "factor")
 _FLOORS = {"layer": 14, "op": 6}
 
 
-def table(found: ReportDiff, everything: bool = False) -> str:
-    """The rows that moved, or ``everything``, and what it amounts to, at most 100 characters wide."""
+def table(found: ReportDiff, options: Options = DEFAULT) -> str:
+    """The rows that moved, or with ``options.every_row`` all, and what it amounts to, at most 100 characters wide."""
     first = warning(found)
     lines = textwrap.wrap(first, WIDTH, break_on_hyphens=False)
     lines += _filled("Before", title(found.before.model)) + _filled("After", title(found.after.model)) + [""]
-    shown = shown_rows(found, everything)
+    shown = shown_rows(found, options.every_row)
     if shown:
         lines += [*_laid_out(shown), ""]
     left = hidden(found, shown)
@@ -43,7 +43,7 @@ def table(found: ReportDiff, everything: bool = False) -> str:
     return "\n".join(lines)
 
 
-def markdown(found: ReportDiff, everything: bool = False) -> str:
+def markdown(found: ReportDiff, options: Options = DEFAULT) -> str:
     """The same content in GitHub-flavoured Markdown, the summary first."""
     first = warning(found)
     lines = [f"**{escape_markdown(first)}**", ""] if first else []
@@ -55,7 +55,7 @@ def markdown(found: ReportDiff, everything: bool = False) -> str:
     ]
     for section in sections(found):
         lines += [f"**{section.label}**", "", *(f"- {escape_markdown(line)}" for line in section.lines), ""]
-    shown = shown_rows(found, everything)
+    shown = shown_rows(found, options.every_row)
     if shown:
         lines.append("| " + " | ".join(HEAD) + " |")
         lines.append("|" + "|".join("---:" if key in NUMERIC else "---" for key in HEAD) + "|")
@@ -71,7 +71,7 @@ TSV_HEADER = (
 )
 
 
-def tsv(found: ReportDiff) -> str:
+def tsv(found: ReportDiff, _options: Options = DEFAULT) -> str:
     """The network, then every row of either report, with raw numbers; cells are written as in the TSV of reports.
 
     ``scope`` is ``network``, ``network over DOMAIN`` for a domain beside the one in force, or ``layer``.
@@ -100,15 +100,9 @@ def _raw(record: Record | None, known: Sequence[str]) -> tuple[object, ...]:
     return tuple(getattr(record, key) if record is not None and key in known else None for key in _SIDE)
 
 
-def renderings(everything: bool) -> dict[str, Callable[[ReportDiff], str]]:
-    """How a diff is written, by format; JSON, TSV and CSV are always whole."""
-    return {
-        "table": partial(table, everything=everything),
-        "json": ReportDiff.to_json,
-        "markdown": partial(markdown, everything=everything),
-        "tsv": tsv,
-        "csv": lambda found: as_csv(tsv(found)),
-    }
+def csv(found: ReportDiff, options: Options = DEFAULT) -> str:
+    """The same table as comma-separated values."""
+    return as_csv(tsv(found, options))
 
 
 def shown_rows(found: ReportDiff, everything: bool) -> list[LayerChange]:

@@ -13,6 +13,7 @@ from lipaudit.formats.figure_names import network_figures
 from lipaudit.formats.json_text import well_formed
 from lipaudit.formats.markdown import render_layers, render_summary
 from lipaudit.formats.model_index import set_result
+from lipaudit.formats.options import Audits, Options
 from lipaudit.records.report import AuditReport
 from lipaudit.records.report_json import to_dict
 from lipaudit.text.domain import described
@@ -28,6 +29,11 @@ _MODEL = (
     "state_dict_sha256",
     "file_sha256",
 )
+
+
+def render(audits: Audits, options: Options) -> str:
+    """A card with nothing in it but the report."""
+    return update_card("", audits.reports[0], options.model_index)
 
 
 def update_card(text: str, report: AuditReport, model_index: str | None = None) -> str:

@@ -1,9 +1,33 @@
-"""JSON that any reader takes: ASCII, no NaN, and no half of a surrogate pair."""
+"""Documents as JSON that any reader takes: ASCII, no NaN, and no half of a surrogate pair."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Protocol
+
+from lipaudit.formats.options import Audits, Options
+
+
+class Jsonable(Protocol):
+    """What has a JSON document of its own: a diff, a comparison."""
+
+    def to_json(self) -> str:
+        """The document as text."""
+        ...
+
+
+def render_audits(audits: Audits, _options: Options) -> str:
+    """One report as an object; of several models an array, which also names those that failed."""
+    from lipaudit.records.report_json import to_json_array
+
+    if len(audits.reports) == 1 and not audits.failures:
+        return audits.reports[0].to_json()
+    return to_json_array(audits.reports, audits.failures)
+
+
+def render(document: Jsonable, _options: Options) -> str:
+    """A diff or a comparison."""
+    return document.to_json()
 
 
 def json_text(document: Any) -> str:

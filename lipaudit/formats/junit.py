@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lipaudit.escaping import printable
+from lipaudit.formats.options import Audits, Options
 from lipaudit.gates.report import (
     MAX_LAYER,
     MAX_LOG10_BOUND,
@@ -47,15 +48,15 @@ class Case:
     text: str = ""
 
 
-def render(reports: Sequence[AuditReport], gates: Gates, failures: Sequence[Failure] = ()) -> str:
-    """The XML document, with a declaration."""
+def render(audits: Audits, options: Options) -> str:
+    """The XML document, with a declaration; ``options.gates`` are judged."""
     root = ElementTree.Element("testsuites", {"name": "lipaudit"})
     often: Counter[str] = Counter()
-    for report in reports:
+    for report in audits.reports:
         often[report.model.spec] += 1
         counter = often[report.model.spec]  # the same model under other options is another suite
-        root.append(_suite(report, cases(report, gates), f"#{counter}" if counter > 1 else ""))
-    for failure in failures:
+        root.append(_suite(report, cases(report, options.gates), f"#{counter}" if counter > 1 else ""))
+    for failure in audits.failures:
         root.append(_failed_suite(failure))
     totals = {key: sum(int(suite.get(key, "0")) for suite in root) for key in _COUNTS}
     root.attrib.update({key: str(value) for key, value in totals.items()})

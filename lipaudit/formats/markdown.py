@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lipaudit.escaping import escape_markdown
 from lipaudit.formats.columns import COLUMNS, cell, default_columns, group_rows, heading
+from lipaudit.formats.options import Audits, Options
 from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport
 from lipaudit.text.summary import sections, title, warning
@@ -17,6 +18,16 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
     By default the layers have a column of remarks where a layer has one.
     """
     return f"{render_summary(report)}\n\n{render_layers(report, columns, depth)}"
+
+
+def render_audits(audits: Audits, options: Options) -> str:
+    """Several reports one below the other, and last the models that could not be audited."""
+    layout = options.layout
+    parts = [
+        *(render(report, layout.columns, layout.depth) for report in audits.reports),
+        render_failures(audits.failures),
+    ]
+    return "\n\n\n".join(filter(None, parts))
 
 
 def render_summary(report: AuditReport) -> str:

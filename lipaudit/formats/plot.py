@@ -15,6 +15,7 @@ from typing import Any
 
 from lipaudit.escaping import printable
 from lipaudit.formats.cumulative import cumulative
+from lipaudit.formats.options import Audits, Options
 from lipaudit.records.report import AuditReport, LayerRecord
 from lipaudit.records.stretching import log10_of
 from lipaudit.text.domain import place
@@ -28,6 +29,16 @@ _NAME = 28  # characters of a name
 _TITLE = 100
 _COLOUR, _SOFT = "#0b5f6b", "#767b82"
 _MISSING = {"unbounded": "//", "unsupported": ".."}
+
+
+def png(audits: Audits, _options: Options) -> bytes:
+    """The picture of one report as PNG."""
+    return draw(audits.reports[0], "png")
+
+
+def svg(audits: Audits, _options: Options) -> str:
+    """The picture of one report as SVG."""
+    return draw(audits.reports[0], "svg").decode("utf-8")
 
 
 def draw(report: AuditReport, form: str) -> bytes:

@@ -1,138 +1,180 @@
-"""The formats of ``lipaudit export``.
+"""Every format that something is written in: one line of :data:`FORMATS` each.
 
-A format is one entry of :data:`FORMATS`: its name, the usual suffix of its files, and a function from reports and settings to
-text, which imports what it needs when it is called.
+The same table serves ``-o FILE``, ``--format``, ``lipaudit export --to`` and ``AuditReport.save``. A format is a name, the endings of its
+files, and for every type of document that it takes the function that renders it, as ``module:function`` below ``lipaudit.formats``, which
+is imported when it is first used. The function takes the document and the :class:`~lipaudit.formats.options.Options` and returns a text,
+or bytes where the format is ``binary``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from lipaudit.errors import UsageError
-from lipaudit.formats.settings import ExportSettings
-from lipaudit.records.failure import Failure
-from lipaudit.records.report import AuditReport
+from lipaudit.formats.options import Audits, FleetRecord, Options
+from lipaudit.records.comparison import Comparison
+from lipaudit.records.diff import ReportDiff
 from lipaudit.text.numbers import names_text
-
-Render = Callable[[Sequence[AuditReport], Sequence[Failure], ExportSettings], str]
 
 
 @dataclass(frozen=True)
 class Format:
-    """``several``: whether one document may hold several reports. ``judges``: whether it says which gates are met."""
+    """One format.
+
+    ``suffixes``: endings of its files, the usual one first. ``renders``: the function for every type of document that it takes.
+    ``several``: whether one document may hold several reports; ``one_by_one``: whether they are shown one after the other, each as soon
+    as it is ready. ``gates``: whether it says which gates are met. ``binary``: whether it is bytes and no text. ``problem``: a function
+    that says why the format cannot be written on this machine.
+    """
 
     name: str
-    suffix: str
-    render: Render
-    several: bool = False
-    judges: bool = False
+    suffixes: tuple[str, ...]
+    renders: Mapping[type, str]
+    several: bool = True
+    one_by_one: bool = False
+    gates: bool = False
+    binary: bool = False
+    problem: str = ""
+
+    def render(self, document: Audits | ReportDiff | Comparison, options: Options | None = None) -> str | bytes:
+        """The document as a text without a newline at the end, or as bytes.
+
+        Raises :class:`~lipaudit.errors.UsageError` for no report at all, and for several, or one that failed, where the format takes one.
+        """
+        if isinstance(document, Audits):
+            self.check(document)
+        content: str | bytes = _function(self.renders[type(document)])(document, options or Options())
+        return content.rstrip("\n") if isinstance(content, str) else content
+
+    def check_available(self) -> None:
+        """Raise :class:`~lipaudit.errors.UsageError` where this machine lacks what the format needs."""
+        if self.problem and (problem := _function(self.problem)()):
+            raise UsageError(f"{self.name} cannot be written here: {problem}")
+
+    def check(self, audits: Audits) -> None:
+        """Raise :class:`~lipaudit.errors.UsageError` for reports that the format cannot hold."""
+        models = [report.model.spec for report in audits.reports] + [failure.model for failure in audits.failures]
+        if not models:
+            raise UsageError("there is no report to export")
+        self.check_number(models)
+        if not audits.reports and not self.several:
+            failure = audits.failures[0]
+            raise UsageError(f"{failure.model} could not be audited, so there is no report of it: {failure.error}")
+
+    def check_output(self, file: Path | None) -> None:
+        """Raise :class:`~lipaudit.errors.UsageError` where bytes would be printed."""
+        if self.binary and file is None:
+            raise UsageError(f"{self.name} is a picture and no text: name a file for it, -o FILE{self.suffixes[0]}")
+
+    def check_number(self, models: Sequence[str], instead: str = "pick one by --model SPEC") -> None:
+        """Raise :class:`~lipaudit.errors.UsageError` for several models where the format takes one."""
+        if len(models) > 1 and not self.several:
+            count = len(models)
+            raise UsageError(
+                f"{self.name} describes one model, and there are {count}: {instead} ({names_text(models)})"
+            )
 
 
-def _huggingface(reports: Sequence[AuditReport], _failures: Sequence[Failure], settings: ExportSettings) -> str:
-    from lipaudit.formats.huggingface import update_card
-
-    return update_card("", reports[0], settings.model_index)
-
-
-def _cyclonedx(reports: Sequence[AuditReport], _failures: Sequence[Failure], settings: ExportSettings) -> str:
-    from lipaudit.formats.cyclonedx import render
-
-    return render(reports[0], settings.spec_version)
-
-
-def _sarif(reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
-    from lipaudit.formats.sarif import render
-
-    return render(reports, settings.gates, settings.report_file, failures)
-
-
-def _junit(reports: Sequence[AuditReport], failures: Sequence[Failure], settings: ExportSettings) -> str:
-    from lipaudit.formats.junit import render
-
-    return render(reports, settings.gates, failures)
-
-
-def _markdown(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:
-    from lipaudit.formats.markdown import render_failures
-    from lipaudit.formats.render import Layout
-
-    return "\n\n\n".join(filter(None, (Layout("markdown").render(reports), render_failures(failures))))
-
-
-def _html(reports: Sequence[AuditReport], failures: Sequence[Failure], _settings: ExportSettings) -> str:
-    from lipaudit.formats.html import render_all
-
-    return render_all(reports, failures)
+def _function(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"lipaudit.formats.{module}"), name)
 
 
 _ALL = (
-    Format("huggingface", ".md", _huggingface),
-    Format("cyclonedx", ".cdx.json", _cyclonedx),
-    Format("sarif", ".sarif", _sarif, several=True, judges=True),
-    Format("junit", ".xml", _junit, several=True, judges=True),
-    Format("markdown", ".md", _markdown, several=True),
-    Format("html", ".html", _html, several=True),
+    Format(
+        "table",
+        (".txt", ".text", ".log", ".out"),
+        {Audits: "table:render_audits", ReportDiff: "diff:table", Comparison: "comparison:table"},
+        one_by_one=True,
+    ),
+    Format(
+        "json",
+        (".json",),
+        {Audits: "json_text:render_audits", ReportDiff: "json_text:render", Comparison: "json_text:render"},
+    ),
+    Format(
+        "markdown",
+        (".md", ".markdown"),
+        {Audits: "markdown:render_audits", ReportDiff: "diff:markdown", Comparison: "comparison:markdown"},
+        one_by_one=True,
+    ),
+    Format("tsv", (".tsv",), {Audits: "tsv:render_audits", ReportDiff: "diff:tsv", Comparison: "comparison:tsv"}),
+    Format("csv", (".csv",), {Audits: "tsv:csv_of_audits", ReportDiff: "diff:csv", Comparison: "comparison:csv"}),
+    Format("html", (".html", ".htm"), {Audits: "html:render_audits", ReportDiff: "html:render_diff"}),
+    Format("huggingface", (".md", ".markdown"), {Audits: "huggingface:render"}, several=False),
+    Format("cyclonedx", (".cdx.json", ".json"), {Audits: "cyclonedx:render"}, several=False),
+    Format("sarif", (".sarif", ".sarif.json", ".json"), {Audits: "sarif:render"}, gates=True),
+    Format("junit", (".xml",), {Audits: "junit:render"}, gates=True),
+    Format("png", (".png",), {Audits: "plot:png"}, several=False, binary=True, problem="matplotlib_:plot_problem"),
+    Format("svg", (".svg",), {Audits: "plot:svg"}, several=False, problem="matplotlib_:plot_problem"),
+    Format("jsonl", (".jsonl",), {FleetRecord: ""}),  # written model by model while a fleet runs
 )
 FORMATS = {entry.name: entry for entry in _ALL}
-# endings of files, and what else may be written to a file of that name
-_ENDINGS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".png", ".svg", ".pdf"), ()),
-    **dict.fromkeys((".md", ".markdown"), ("huggingface", "markdown")),
-    **dict.fromkeys((".html", ".htm"), ("html",)),
-    ".json": ("cyclonedx", "sarif"),
-    ".sarif": ("sarif",),
-    ".xml": ("junit",),
-}
+_INSTEAD = {".pdf": ("html", "write {stem}.html and print it from a browser")}
 
 
-def format_for(path: Path) -> str | None:
-    """The format that the name of a file asks for, None where it asks for none or leaves a choice.
+def format_names(*kinds: type) -> list[str]:
+    """The names of the formats that take a document of one of the ``kinds``.
 
-    >>> format_for(Path("r.html")), format_for(Path("r.cdx.json")), format_for(Path("r.md")), format_for(Path("r"))
-    ('html', 'cyclonedx', None, None)
+    >>> format_names(ReportDiff)
+    ['table', 'json', 'markdown', 'tsv', 'csv', 'html']
     """
-    found = [entry.name for entry in _ALL if path.name.lower().endswith(entry.suffix)]
-    return found[0] if len(found) == 1 else None
+    return [entry.name for entry in _ALL if not entry.renders.keys().isdisjoint(kinds)]
+
+
+def format_of_file(path: Path, *kinds: type) -> str:
+    """The format that the name of a file asks for: the one with the longest ending, the first in the table where several have it.
+
+    A name without an ending holds a table. Raises :class:`~lipaudit.errors.UsageError` for an ending that no format of the ``kinds`` has.
+
+    >>> format_of_file(Path("a.CDX.json"), Audits), format_of_file(Path("a.md"), Audits), format_of_file(Path("a"), ReportDiff)
+    ('cyclonedx', 'markdown', 'table')
+    """
+    if not path.suffix or (path.exists() and not path.is_file()):  # a pipe or a device, whose name says nothing
+        return "table"
+    names = format_names(*kinds)
+    endings = [(len(suffix), name) for name in names for suffix in FORMATS[name].suffixes if _ends(path, suffix)]
+    if not endings:
+        raise FileEndingError(path, names)
+    return max(endings, key=lambda entry: entry[0])[1]
 
 
 def check_ending(path: Path, name: str) -> None:
-    """Raise :class:`~lipaudit.errors.UsageError` where a file's name says that it holds something else than the format ``name``."""
-    suffix = path.suffix.lower()
-    if name in _ENDINGS.get(suffix, (name,)) or (path.exists() and not path.is_file()):
-        return
-    raise UsageError(f"{path}: {name} is not written as {suffix}: choose a name that ends in {FORMATS[name].suffix}")
-
-
-def find_format(name: str, reports: Sequence[AuditReport], failures: Sequence[Failure] = ()) -> Format:
-    """The format that the reports, and models without one, can be written in.
-
-    Raises :class:`~lipaudit.errors.UsageError` for an unknown format, for nothing to write, and for several models, or one that failed,
-    where the format takes one report.
-    """
-    if name not in FORMATS:
-        raise UsageError(f"there is no format {name!r}; choose from {', '.join(FORMATS)}")
-    models = [report.model.spec for report in reports] + [failure.model for failure in failures]
-    if not models:
-        raise UsageError("there is no report to export")
-    if len(models) > 1 and not FORMATS[name].several:
+    """Raise :class:`~lipaudit.errors.UsageError` where the ending of a file is that of another format than ``name``."""
+    own = any(_ends(path, suffix) for suffix in FORMATS[name].suffixes)
+    other = any(_ends(path, suffix) for entry in _ALL for suffix in entry.suffixes) or path.suffix.lower() in _INSTEAD
+    if other and not own and not (path.exists() and not path.is_file()):
+        suffix = path.suffix.lower()
         raise UsageError(
-            f"{name} describes one model, and there are {len(models)}: pick one by --model SPEC ({names_text(models)})"
+            f"{path}: {name} is not written as {suffix}: choose a name that ends in {FORMATS[name].suffixes[0]}"
         )
-    if not reports and not FORMATS[name].several:
-        raise UsageError(f"{failures[0].model} could not be audited, so there is no report of it: {failures[0].error}")
-    return FORMATS[name]
 
 
-def export_reports(
-    reports: Sequence[AuditReport],
-    name: str,
-    settings: ExportSettings | None = None,
-    failures: Sequence[Failure] = (),
-) -> str:
-    """The reports, and the models that could not be audited, in the format ``name``, without a newline at the end.
+class FileEndingError(UsageError):
+    """No format that could be written has the ending of this file."""
 
-    See :func:`find_format` for what is refused.
+    def __init__(self, path: Path, names: list[str]) -> None:
+        suffix = path.suffix.lower()
+        name, hint = _INSTEAD.get(suffix, ("", ""))
+        instead = hint.format(stem=path.stem) + "; or " if name in names else ""
+        endings = ", ".join(usual_suffixes(names))
+        super().__init__(
+            f"{path}: nothing here is written as {suffix}: {instead}choose a name that ends in {endings}, or say the format by --format"
+        )
+
+
+def usual_suffixes(names: list[str]) -> list[str]:
+    """The usual suffix of each format, without repetition.
+
+    >>> usual_suffixes(["table", "markdown", "huggingface"])
+    ['.txt', '.md']
     """
-    return find_format(name, reports, failures).render(reports, failures, settings or ExportSettings()).rstrip("\n")
+    return list(dict.fromkeys(FORMATS[name].suffixes[0] for name in names))
+
+
+def _ends(path: Path, suffix: str) -> bool:
+    return path.name.lower().endswith(suffix)

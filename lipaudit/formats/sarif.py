@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote_from_bytes
 
 from lipaudit.formats.json_text import json_text, well_formed
+from lipaudit.formats.options import Audits, Options
 from lipaudit.gates.report import (
     MAX_LOG10_BOUND,
     NETWORK,
@@ -92,13 +93,12 @@ RULES = (
 _INDEX = {rule.id: index for index, rule in enumerate(RULES)}
 
 
-def render(
-    reports: Sequence[AuditReport], gates: Gates, report_file: str | None = None, failures: Sequence[Failure] = ()
-) -> str:
-    """One run with the findings of all reports; ``report_file`` is their place where a model is no file.
+def render(audits: Audits, options: Options) -> str:
+    """One run with the findings of all reports, judged by ``options.gates``.
 
-    Every model that could not be audited is a finding, too.
+    ``options.report_file`` is the location of a finding where the model is no file. A model that could not be audited is a finding, too.
     """
+    reports, gates, report_file = audits.reports, options.gates, options.report_file
     versions = sorted({report.tool_version for report in reports})
     results = [
         result
@@ -111,7 +111,7 @@ def render(
     run = {
         "tool": {"driver": {**driver, "rules": [_descriptor(rule) for rule in RULES]}},
         "columnKind": "unicodeCodePoints",
-        "results": [*results, *(_failed(failure, report_file) for failure in failures)],
+        "results": [*results, *(_failed(failure, report_file) for failure in audits.failures)],
     }
     return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from lipaudit.formats.columns import COLUMNS, SEPARATOR, Row, cell, default_columns, group_rows, heading
+from lipaudit.formats.options import Audits, Options
 from lipaudit.records.report import AuditReport
 from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
 from lipaudit.text.summary import sections, title, warning
@@ -44,6 +45,12 @@ def render(
             )
             label = ""
     return "\n".join(parts)
+
+
+def render_audits(audits: Audits, options: Options) -> str:
+    """The tables of several reports, one below the other."""
+    layout = options.layout
+    return "\n\n\n".join(render(report, layout.columns, layout.depth, layout.wide) for report in audits.reports)
 
 
 def _table(rows: Sequence[Row], columns: Sequence[str] | None, wide: bool) -> str:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 
-from lipaudit.formats.separated_values import row
-from lipaudit.records.report import AuditReport, LayerRecord
+from lipaudit.formats.options import Audits, Options
+from lipaudit.formats.separated_values import as_csv, row
+from lipaudit.records.report import LayerRecord
 from lipaudit.text.domain import described
 
 _FIELDS = tuple(entry.name for entry in fields(LayerRecord))
 HEADER = ("model", *_FIELDS, "domain")
 
 
-def render(reports: Sequence[AuditReport]) -> str:
+def render_audits(audits: Audits, _options: Options) -> str:
     """A header and one row per layer of every report, the model first, last the domain over which the figures hold.
 
     :func:`lipaudit.formats.separated_values.row` says how a value is written.
     """
     lines = ["\t".join(HEADER)]
-    for report in reports:
+    for report in audits.reports:
         for layer in report.layers:
             values = (report.model.spec, *(getattr(layer, name) for name in _FIELDS), described(report))
             lines.append(row(values))
     return "\n".join(lines)
+
+
+def csv_of_audits(audits: Audits, options: Options) -> str:
+    """The same table as comma-separated values."""
+    return as_csv(render_audits(audits, options))

@@ -14,9 +14,13 @@ def render(record: object, form: str) -> str:
     return str(_renderers().render_record(record, form))
 
 
-def render_for_file(record: object, file: Path) -> str:
-    """A report as the suffix of a file's name asks for; a :class:`~lipaudit.errors.UsageError` refuses a suffix without a format."""
-    return str(_renderers().render_for_file(record, file))
+def render_for_file(record: object, file: Path) -> str | bytes:
+    """The content of a file with a report, as the ending of its name asks for.
+
+    Raises :class:`~lipaudit.errors.UsageError` for an ending without a format.
+    """
+    content: str | bytes = _renderers().render_for_file(record, file)
+    return content
 
 
 def _renderers() -> Any:

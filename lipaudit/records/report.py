@@ -242,7 +242,7 @@ class AuditReport:
         :meth:`load` reads JSON back. Raises :class:`~lipaudit.errors.UsageError` for another suffix, and
         :class:`~lipaudit.errors.OutputError` where the system refuses.
         """
-        write_whole(Path(path), render_for_file(self, Path(path)) + "\n")
+        write_whole(Path(path), render_for_file(self, Path(path)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> AuditReport:

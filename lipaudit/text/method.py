@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lipaudit.records.report import AuditReport, LayerRecord, NetworkRecord, SettingsRecord
+from lipaudit.text.published_methods import method_entries
 
 _BY_NORM = ("convolution", "dense")  # rules whose constant is a norm that the method finds
 # a published figure is rounded in the network's own precision: a hair above it refutes nothing
@@ -31,9 +32,7 @@ def cited(settings: SettingsRecord) -> str:
     >>> cited(SettingsRecord(method="later2031", iterations=7))
     'later2031, 7 iterations or samples'
     """
-    from lipaudit.spectral.published.registry import all_methods  # torch is slow to import
-
-    known = next((method for method in all_methods() if method.name == settings.method), None)
+    known = next((entry for entry in method_entries() if entry.method == settings.method), None)
     source = f" ({known.reference})" if known is not None else ""
     steps = f", {steps_text(settings.iterations)}" if settings.iterations is not None else ""
     claim = f"; {known.claim}" if known is not None else ""

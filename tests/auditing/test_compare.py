@@ -20,7 +20,7 @@ from torch import nn
 import lipaudit
 from lipaudit.cli import main
 from lipaudit.errors import UsageError
-from lipaudit.formats.comparison import RENDERINGS
+from lipaudit.formats import comparison as comparison_format
 from lipaudit.records.comparison import Comparison, FigureRecord
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
@@ -138,10 +138,10 @@ def test_every_registered_method_fits_the_tables() -> None:
 
 def test_markdown_and_tsv_hold_every_figure() -> None:
     found = lipaudit.compare(difference(), methods=SOME.split(","), input_shape=(1, 3, 3))
-    text = RENDERINGS["markdown"](found)
+    text = comparison_format.markdown(found)
     assert "| layer | lower | upper | sedghi2019 | ryu2019 | miyato2018 |" in text
     assert "| \\~3! |" in text
-    rows = list(csv.DictReader(io.StringIO(RENDERINGS["tsv"](found)), delimiter="\t"))
+    rows = list(csv.DictReader(io.StringIO(comparison_format.tsv(found)), delimiter="\t"))
     assert [(row["layer"] != "", row["method"]) for row in rows] == [
         (layer, name) for layer in (True, False) for name in SOME.split(",")
     ]
@@ -202,7 +202,7 @@ def test_a_network_without_weights_has_no_rows() -> None:
     assert found.layers == ()
     assert found.methods[0].network_figure == 1.0
     assert "no convolution and no dense layer" in str(found)
-    assert RENDERINGS["markdown"](found)
+    assert comparison_format.markdown(found)
 
 
 def test_constants_beyond_floats_are_kept_as_logarithms(registered: dict[str, Method]) -> None:

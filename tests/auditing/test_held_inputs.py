@@ -20,9 +20,10 @@ from lipaudit.errors import UsageError
 from lipaudit.formats import (
     markdown,
 )
-from lipaudit.formats.cyclonedx import render as cyclonedx
-from lipaudit.formats.html import render as html
+from lipaudit.formats.html.page import render as html
 from lipaudit.formats.huggingface import update_card
+from lipaudit.formats.options import Audits
+from lipaudit.formats.registry import FORMATS
 from lipaudit.records.report import AuditReport
 from lipaudit.records.schema import load_schema
 from tests.records import (
@@ -97,8 +98,9 @@ def test_a_diff_says_that_one_number_fills_another_size() -> None:
 
 def test_every_rendering_says_what_is_held() -> None:
     report = holding(rate=16000, ids=torch.arange(40))
+    bill = str(FORMATS["cyclonedx"].render(Audits([report])))
     said = "rate held at 16000 and ids held at 40 numbers of int64 \\(SHA-256"
-    for text in (str(report), markdown.render(report), update_card("", report), html(report), cyclonedx(report)):
+    for text in (str(report), markdown.render(report), update_card("", report), html(report), bill):
         assert re.search(said, " ".join(text.split()))
-    assert "lipaudit:fixed:rate" in cyclonedx(report)
+    assert "lipaudit:fixed:rate" in bill
     assert "<dt>rate held at</dt><dd><bdi>16000</bdi></dd>" in html(report)

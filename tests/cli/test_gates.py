@@ -211,6 +211,9 @@ def test_gates_of_the_project_that_need_figures_do_not_apply_to_a_structure(
         (["-o", "a.tsv"], "model\tname\t"),
         (["-o", "a.txt"], "net (torchvision"),
         (["-o", "a"], "net (torchvision"),
+        (["-o", "a.cdx.json"], '{\n  "$schema": "http://cyclonedx.org'),
+        (["-o", "a.svg"], "<?xml"),
+        (["-o", "a.md", "--format", "huggingface"], "---\nlipaudit:"),
         (["-o", "a.json", "--format", "tsv"], "model\tname\t"),
         (["-o", "a.json", "--format", "table"], "net (torchvision"),
     ],
@@ -218,6 +221,31 @@ def test_gates_of_the_project_that_need_figures_do_not_apply_to_a_structure(
 def test_a_file_has_the_format_of_its_name_unless_another_is_asked_for(args: list[str], start: str) -> None:
     assert main(["net", "--quiet", *args]) == 0
     assert Path(args[1]).read_text(encoding="utf-8").startswith(start)
+
+
+@pytest.mark.parametrize("name", ["a.sarif", "a.xml"])
+def test_an_audit_writes_its_gates_where_the_format_shows_them(name: str) -> None:
+    assert main(["net", "--quiet", "--max-layer", "0.001", "-o", name]) == 1
+    text = Path(name).read_text(encoding="utf-8")
+    assert '"level": "error"' in text or "<failure" in text
+    assert main(["net", "--quiet", "-o", name]) == 0
+    assert Path(name).read_text(encoding="utf-8") != text
+
+
+def test_what_one_format_cannot_hold_is_refused_before_the_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    for args, said in (
+        (
+            ["net", "bare", "--format", "cyclonedx"],
+            "cyclonedx describes one model, and there are 2: audit them one by one",
+        ),
+        (["net", "--format", "png"], "name a file for it, -o FILE.png"),
+        (["net", "--jobs", "2", "-o", "r.svg"], "svg describes one model, and a fleet has several"),
+        (["net", "-o", "r.spdx"], "nothing here is written as .spdx"),
+    ):
+        assert main(args) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert said in err
 
 
 def test_a_summary_and_a_diff_have_the_format_of_their_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from tests.docs.commands import environment, script
 from tests.places import ROOT
 
 RECIPES: tuple[str, ...] = (
+    "adding_a_format.md",
     "adding_a_network_bound.md",
     "adding_a_norm_method.md",
 )  # pages of docs/ that are carried out whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lipaudit.cli import cli
-from lipaudit.formats.html import render
+from lipaudit.formats.html.page import render
 from tests.places import DOCS
 from tests.records import (
     fakes,

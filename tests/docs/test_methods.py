@@ -7,9 +7,9 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from lipaudit.catalog.entries import MethodEntry
 from lipaudit.catalog.methods import find_methods, render
 from lipaudit.spectral.published.registry import Method, all_methods
+from lipaudit.text.published_methods import MethodEntry
 from tests.places import DOCS
 
 PAGE = DOCS / "methods.md"

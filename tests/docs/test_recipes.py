@@ -21,6 +21,12 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (  # page, text, other text, me
         "entries.sum(1).amin(1)",
         "AssertionError: schur1911: Geometry",
     ),
+    (
+        "adding_a_format.md",
+        "return printable(text.replace(",
+        "return str(text.replace(",
+        "lets_a_control_character_through",
+    ),
 )
 
 _SMALL = """

@@ -10,7 +10,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from lipaudit.errors import UsageError
 from lipaudit.formats.cyclonedx import render
-from lipaudit.formats.settings import SPEC_VERSIONS
+from lipaudit.formats.options import SPEC_VERSIONS, Audits, Options
 from lipaudit.records.report import AuditReport
 from tests.formats.reports import SAMPLES, hostile, later, sample, structure
 from tests.records import (
@@ -34,8 +34,12 @@ REPORTS = {
 }
 
 
+def rendered(report: AuditReport, version: str = "1.6") -> str:
+    return render(Audits([report]), Options(spec_version=version))
+
+
 def component(report: AuditReport) -> Any:
-    (found,) = json.loads(render(report))["components"]
+    (found,) = json.loads(rendered(report))["components"]
     return found
 
 
@@ -49,14 +53,14 @@ def metrics(report: AuditReport) -> list[dict[str, str]]:
 @pytest.mark.parametrize("version", SPEC_VERSIONS)
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_strict_validator_accepts_it(name: str, version: str) -> None:
-    text = render(REPORTS[name], version)
+    text = rendered(REPORTS[name], version)
     assert VALIDATORS[version].validate_str(text) is None
     assert json.loads(text)["specVersion"] == version
     text.encode("utf-8")
 
 
 def test_the_validator_can_fail() -> None:
-    document = json.loads(render(fakes.report()))
+    document = json.loads(rendered(fakes.report()))
     document["components"][0]["modelCard"]["quantitativeAnalysis"]["performanceMetrics"][0]["value"] = 1.0
     assert VALIDATORS["1.6"].validate_str(json.dumps(document)) is not None
 
@@ -87,15 +91,15 @@ def test_no_bound_is_claimed_where_there_is_none() -> None:
 
 def test_the_same_report_gives_the_same_bytes() -> None:
     report = fakes.report()
-    assert render(report) == render(replace(report))
-    document, other = (json.loads(render(entry)) for entry in (report, later(report)))
+    assert rendered(report) == rendered(replace(report))
+    document, other = (json.loads(rendered(entry)) for entry in (report, later(report)))
     assert document["metadata"]["timestamp"] == report.created
     assert other["metadata"]["timestamp"] == "2027-01-01T00:00:00Z"
     assert (
-        len({document["serialNumber"], other["serialNumber"], json.loads(render(report, "1.5"))["serialNumber"]}) == 3
+        len({document["serialNumber"], other["serialNumber"], json.loads(rendered(report, "1.5"))["serialNumber"]}) == 3
     )
 
 
 def test_another_version_is_refused() -> None:
     with pytest.raises(UsageError, match=r"CycloneDX 1\.4 is not written; choose from 1\.5, 1\.6, 1\.7"):
-        render(fakes.report(), "1.4")
+        rendered(fakes.report(), "1.4")

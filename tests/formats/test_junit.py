@@ -7,6 +7,7 @@ import pytest
 from junitparser import Failure, JUnitXml, Skipped, TestCase
 
 from lipaudit.formats.junit import render
+from lipaudit.formats.options import Audits, Options
 from lipaudit.gates.report import Gates
 from lipaudit.records.report import AuditReport
 from tests.formats.reports import SAMPLES, hostile, sample, structure
@@ -21,7 +22,7 @@ def read(text: str) -> dict[str, list[TestCase]]:
 
 
 def outcomes(report: AuditReport, gates: Gates) -> dict[tuple[str, str], str]:
-    ((spec, cases),) = read(render([report], gates)).items()
+    ((spec, cases),) = read(render(Audits([report]), Options(gates=gates))).items()
     found = {}
     for case in cases:
         assert len(case.result) <= 1
@@ -33,7 +34,7 @@ def outcomes(report: AuditReport, gates: Gates) -> dict[tuple[str, str], str]:
 
 def test_a_model_is_a_suite_and_the_counts_add_up() -> None:
     reports = [*map(sample, SAMPLES), fakes.unsupported()]
-    text = render(reports, Gates(max_layer=4.0))
+    text = render(Audits(reports), Options(gates=Gates(max_layer=4.0)))
     suites = read(text)
     assert list(suites) == [report.model.spec for report in reports]
     root = ElementTree.fromstring(text)
@@ -80,7 +81,7 @@ def test_a_structure_has_no_figure_to_judge() -> None:
 
 
 def test_the_reason_and_the_result_are_said() -> None:
-    text = render([fakes.unsupported()], Gates(max_layer=4.7))
+    text = render(Audits([fakes.unsupported()]), Options(gates=Gates(max_layer=4.7)))
     ((_, cases),) = read(text).items()
     said = {(case.classname, case.name): case.result[0].message for case in cases if case.result}
     assert said["resnet50.max-layer", "conv1"] == "the upper bound 4.7512 is above 4.7"
@@ -97,7 +98,7 @@ def test_the_figure_in_pixels_is_a_property_where_it_is_another_one() -> None:
     def properties(report: AuditReport) -> dict[str, str]:
         return {
             entry.get("name", ""): entry.get("value", "")
-            for entry in ElementTree.fromstring(render([report], Gates())).iter("property")
+            for entry in ElementTree.fromstring(render(Audits([report]), Options())).iter("property")
         }
 
     network = replace(fakes.on_pixels().network, pixel_upper_bound=7.00001, pixel_log10_upper_bound=0.8451)
@@ -112,7 +113,7 @@ def test_the_figure_in_pixels_is_a_property_where_it_is_another_one() -> None:
 
 
 def test_characters_that_xml_forbids_are_escaped() -> None:
-    text = render([hostile()], Gates(max_layer=1.0, no_unbounded=True))
+    text = render(Audits([hostile()]), Options(gates=Gates(max_layer=1.0, no_unbounded=True)))
     ((name, cases),) = read(text).items()
     assert name.startswith("a<b>|\"'&`]]>-->\\x00\\x1b[2J\\r\\n\\u2028\\ufffe\\udc80")
     assert len({case.name for case in cases}) == 1 + len(hostile().layers)
@@ -120,6 +121,6 @@ def test_characters_that_xml_forbids_are_escaped() -> None:
 
 def test_rows_of_one_name_are_judged_each() -> None:
     rows = (fakes.layer("same", 5.0), fakes.layer("same", 1.0), fakes.layer("", 1.0))
-    ((_, cases),) = read(render([fakes.report(rows)], Gates(max_layer=4.0))).items()
+    ((_, cases),) = read(render(Audits([fakes.report(rows)]), Options(gates=Gates(max_layer=4.0)))).items()
     limited = [case for case in cases if str(case.classname).endswith("max-layer")]
     assert [len(case.result) for case in limited] == [1, 0, 0]

@@ -12,6 +12,7 @@ from lipaudit.formats import (
     markdown,
     tsv,
 )
+from lipaudit.formats.options import Audits, Options
 from tests.records import (
     fakes,
 )
@@ -54,7 +55,7 @@ def test_names_cannot_break_the_markdown_table(name: str) -> None:
 
 def test_tsv_holds_raw_numbers() -> None:
     report = fakes.unsupported()
-    rows = list(csv.DictReader(io.StringIO(tsv.render([report])), delimiter="\t"))
+    rows = list(csv.DictReader(io.StringIO(tsv.render_audits(Audits([report]), Options())), delimiter="\t"))
     assert len(rows) == len(report.layers)
     assert float(rows[0]["upper_bound"]) == report.layers[0].upper_bound
     assert rows[0]["model"] == "resnet50"
@@ -65,7 +66,7 @@ def test_tsv_holds_raw_numbers() -> None:
 
 
 def test_tsv_of_an_estimate_has_no_upper_bound() -> None:
-    rows = list(csv.DictReader(io.StringIO(tsv.render([fakes.estimate()])), delimiter="\t"))
+    rows = list(csv.DictReader(io.StringIO(tsv.render_audits(Audits([fakes.estimate()]), Options())), delimiter="\t"))
     first, pool = rows[:2]
     assert (first["upper_bound"], first["log10_upper_bound"], first["rigor"]) == ("", "", "estimate")
     assert float(first["estimate"]) == 4.7512
@@ -73,20 +74,20 @@ def test_tsv_of_an_estimate_has_no_upper_bound() -> None:
 
 
 def test_tsv_of_several_reports_has_one_header() -> None:
-    lines = tsv.render([fakes.report(), fakes.unsupported()]).splitlines()
+    lines = tsv.render_audits(Audits([fakes.report(), fakes.unsupported()]), Options()).splitlines()
     assert sum(line.startswith("model\t") for line in lines) == 1
     assert len(lines) == 1 + 34 + 37
 
 
 @given(st.text(max_size=40))
 def test_names_cannot_break_the_tsv_rows(name: str) -> None:
-    text = tsv.render([fakes.report((replace(fakes.layer("conv"), name=name),))])
+    text = tsv.render_audits(Audits([fakes.report((replace(fakes.layer("conv"), name=name),))]), Options())
     assert len(text.split("\n")) == 2
     assert text.split("\n")[1].count("\t") == len(tsv.HEADER) - 1
 
 
 def test_the_domain_is_in_every_row_of_the_tsv_and_in_the_markdown() -> None:
-    rows = list(csv.DictReader(io.StringIO(tsv.render([fakes.on_pixels()])), delimiter="\t"))
+    rows = list(csv.DictReader(io.StringIO(tsv.render_audits(Audits([fakes.on_pixels()]), Options())), delimiter="\t"))
     assert {row["domain"] for row in rows} == {
         "all images with pixels in [0, 1], normalised by mean 0.485, 0.456, 0.406 and std 0.229, 0.224, 0.225"
     }
@@ -97,7 +98,7 @@ def test_the_domain_is_in_every_row_of_the_tsv_and_in_the_markdown() -> None:
 @given(st.text(max_size=40))
 def test_cells_of_the_tsv_do_not_drive_a_terminal_and_are_read_back(name: str) -> None:
     report = fakes.report((replace(fakes.layer("conv"), name="\x1b[2J\u202e\\n" + name),))
-    cell = tsv.render([report]).split("\n")[1].split("\t")[1]
+    cell = tsv.render_audits(Audits([report]), Options()).split("\n")[1].split("\t")[1]
     assert cell.isprintable()
     assert cell.startswith("\\x1b[2J\\u202e\\\\n")
     # printable characters are themselves, everything else is an escape of Python's

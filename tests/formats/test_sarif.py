@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.sarif import RULES, render
 from lipaudit.gates.report import Gates
 from lipaudit.records.report import AuditReport
@@ -38,7 +39,7 @@ def schema() -> jsonschema.Draft4Validator:
 
 
 def results(report: AuditReport, gates: Gates, file: str | None = None) -> list[dict[str, Any]]:
-    (run,) = json.loads(render([report], gates, file))["runs"]
+    (run,) = json.loads(render(Audits([report]), Options(gates=gates, report_file=file)))["runs"]
     found: list[dict[str, Any]] = run["results"]
     return found
 
@@ -54,13 +55,13 @@ def kinds(report: AuditReport, gates: Gates) -> dict[tuple[str, str], int]:
 @pytest.mark.parametrize("gates", [NONE, ALL])
 def test_the_schema_accepts_it(gates: Gates, schema: jsonschema.Draft4Validator) -> None:
     reports = [*map(sample, SAMPLES), fakes.unsupported(), fakes.gated(), fakes.estimate(), structure(), hostile()]
-    text = render(reports, gates, "re port%.json")
+    text = render(Audits(reports), Options(gates=gates, report_file="re port%.json"))
     schema.validate(json.loads(text))
     text.encode("utf-8")
 
 
 def test_the_schema_can_fail(schema: jsonschema.Draft4Validator) -> None:
-    document = json.loads(render([fakes.unsupported()], ALL))
+    document = json.loads(render(Audits([fakes.unsupported()]), Options(gates=ALL)))
     document["runs"][0]["results"][0]["level"] = "fatal"
     assert not schema.is_valid(document)
 
@@ -170,7 +171,7 @@ def test_the_network_is_one_finding_beside_a_row_without_a_name() -> None:
 )
 def test_every_name_has_an_address(spec: str, uri: str, schema: jsonschema.Draft4Validator) -> None:
     model = replace(fakes.report().model, spec=spec, file_sha256="0" * 64)
-    text = render([replace(fakes.report(), model=model)], Gates(max_log10_bound=0.0))
+    text = render(Audits([replace(fakes.report(), model=model)]), Options(gates=Gates(max_log10_bound=0.0)))
     schema.validate(json.loads(text))
     (result,) = json.loads(text)["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri

@@ -75,9 +75,11 @@ def test_every_suffix_holds_what_it_says(tmp_path: Path) -> None:
     with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert [float(line["upper_bound"]) for line in lines] == [layer.upper_bound for layer in report.layers]
-    with pytest.raises(UsageError, match=r"nothing here is written as .png"):
-        report.save(tmp_path / "r.png")
-    assert not (tmp_path / "r.png").exists()
+    report.save(tmp_path / "r.svg")
+    assert "</svg>" in (tmp_path / "r.svg").read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match=r"nothing here is written as .yaml"):
+        report.save(tmp_path / "r.yaml")
+    assert not (tmp_path / "r.yaml").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x80\x03", b"[]"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lipaudit.formats.html import render
+from lipaudit.formats.html.page import render
 from lipaudit.records.report import AuditReport
 from tests.formats.browser import Browser, find_browser
 from tests.formats.html.test_page import HOSTILE, chain, hostile, saved

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from lipaudit.escaping import printable
 from lipaudit.formats.columns import cell
-from lipaudit.formats.html import render
+from lipaudit.formats.html.page import render
 from lipaudit.records.report import AuditReport, LayerRecord
 from lipaudit.text.numbers import estimate_text, log10_upper_text, share_text, upper_text
 from lipaudit.text.summary import headline, sections, title
@@ -314,7 +314,7 @@ def test_five_hundred_rows_stay_below_two_megabytes() -> None:
 
 def test_a_saved_report_becomes_a_page_without_torch() -> None:
     code = (
-        "import sys\nfrom lipaudit import AuditReport\nfrom lipaudit.formats.html import render\n"
+        "import sys\nfrom lipaudit import AuditReport\nfrom lipaudit.formats.html.page import render\n"
         "render(AuditReport.from_json(sys.stdin.read()))\nsys.exit('torch' in sys.modules)"
     )
     done = subprocess.run(

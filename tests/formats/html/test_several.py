@@ -8,8 +8,9 @@ import html5lib
 import pytest
 
 from lipaudit.auditing.diff import diff
-from lipaudit.formats.html import render, render_all
 from lipaudit.formats.html.diff import render as render_diff
+from lipaudit.formats.html.fleet import render_all
+from lipaudit.formats.html.page import render
 from lipaudit.records.failure import Failure
 from lipaudit.text.numbers import log10_upper_text
 from tests.formats.reports import hostile, structure
