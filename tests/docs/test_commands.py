@@ -46,11 +46,6 @@ LEFT_OUT = {
     "README.md": {
         "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/lipaudit sample_models/digits_resnet.onnx": INSTALLS,
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest": INSTALLS,
-        "lipaudit resnet50 --input 224": DOWNLOADS,
-        "lipaudit timm:resnet18.a1_in1k": DOWNLOADS,
-        "lipaudit timm:efficientnet_b0.ra_in1k --domain pixels": DOWNLOADS,
-        "lipaudit compare sample_models/digits_resnet.onnx": COMPARED,
-        "lipaudit --models-from models.txt --cluster tcp://10.0.0.1:8786 -o fleet.jsonl": CLUSTER,
     },
     "adding_a_rule.md": {"pytest tests/rules/test_conformance.py -k leaky_relu": OTHER},
     "benchmarks.md": {
@@ -68,6 +63,16 @@ LEFT_OUT = {
         "pytest benchmarks": OTHER,
         "pytest benchmarks --benchmark-autosave": OTHER,
         "pytest benchmarks --benchmark-compare --benchmark-compare-fail=median:20%": OTHER,
+    },
+    "contributing.md": {
+        "python3 -m venv .venv && .venv/bin/pip install -e '.[test,docs,plot,cluster]'": INSTALLS,
+        "pytest": OTHER,
+        "pytest tests/rules": OTHER,
+        "pytest -m long": OTHER,
+        "ruff check . && ruff format . && mypy && lint-imports": OTHER,
+        "python -m docs.make": "writes into the checkout; tests compare what it writes",
+        "sphinx-build docs docs/_build": OTHER,
+        "bash .ci/run": OTHER,
     },
     "compare.md": {
         "lipaudit compare sample_models/digits_resnet.onnx": COMPARED,
@@ -88,6 +93,13 @@ LEFT_OUT = {
         "lipaudit reproduce spectral-table -o results": SLOW,
         "lipaudit reproduce convergence spectral-table --full --device cuda": GPU,
         "lipaudit reproduce resnet18-layers --weights resnet18-f37072fd.pth": DOWNLOADS,
+    },
+    "usage.md": {
+        "lipaudit resnet50 --input 224": DOWNLOADS,
+        "lipaudit timm:resnet18.a1_in1k": DOWNLOADS,
+        "lipaudit timm:efficientnet_b0.ra_in1k --domain pixels": DOWNLOADS,
+        "lipaudit compare sample_models/digits_resnet.onnx": COMPARED,
+        "lipaudit --models-from models.txt --cluster tcp://10.0.0.1:8786 -o fleet.jsonl": CLUSTER,
     },
     "tutorial.md": {
         "python3 -m venv .venv": INSTALLS,

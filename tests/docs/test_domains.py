@@ -1,4 +1,4 @@
-"""What README and docs/domains.md show of the sample network with gates is what the command prints."""
+"""What docs/domains.md shows of the sample network with gates is what the command prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from lipaudit.cli import main
 from sample_models.data import load_classes
 from tests.places import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "domains.md").read_text(encoding="utf-8")
 NETWORK = "sample_models/digits_se.onnx"
 
@@ -46,17 +45,17 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_the_readme_shows_both_domains(capsys: pytest.CaptureFixture[str]) -> None:
-    (command,) = re.findall(r"^`lipaudit (sample_models/digits_se.*?)` prints$", README, re.MULTILINE)
+def test_the_page_shows_both_domains(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall(r"^`lipaudit (sample_models/digits_se.*?)` prints$", PAGE, re.MULTILINE)
     assert main([*command.split(), "--quiet"]) == 0
-    assert_printed(blocks(README)[1], capsys.readouterr().out.splitlines())
+    assert_printed(blocks(PAGE)[0], capsys.readouterr().out.splitlines())
 
 
 @pytest.mark.usefixtures("root")
 def test_the_page_shows_the_rows_over_pixels(capsys: pytest.CaptureFixture[str]) -> None:
     command = next(line for line in PAGE.splitlines() if line.startswith(f"lipaudit {NETWORK} --domain pixels"))
     assert main([*shlex.split(command)[1:], "--quiet"]) == 0
-    (shown,) = blocks(PAGE)
+    _, shown = blocks(PAGE)
     assert_printed(shown, capsys.readouterr().out.splitlines())
 
 
