@@ -13,7 +13,7 @@ from lipaudit.frontends import LoadedModel, load
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.rules.rule import Settings
+from lipaudit.rules.effect import Settings
 from lipaudit.spectral.oracle import CertifiedNorms
 
 NETWORKS = ("timm:test_resnet", "timm:test_vit")

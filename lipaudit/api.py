@@ -58,7 +58,7 @@ from lipaudit.network.stretch import Pair
 from lipaudit.option_names import names_arguments
 from lipaudit.records.comparison import Comparison, ComparisonSettings
 from lipaudit.records.report import AuditReport, NetworkRecord, SettingsRecord
-from lipaudit.rules.rule import Settings, Status
+from lipaudit.rules.effect import Settings, Status
 from lipaudit.spectral.cache import NormStore
 from lipaudit.spectral.oracle import Norms, UnknownNorms
 from lipaudit.spectral.precompute import KnownNorms, Progress

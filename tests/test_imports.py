@@ -23,7 +23,6 @@ KNOWN = (
         "lipaudit.records.report",
         "lipaudit.records.report_json",
     },
-    {"lipaudit.rules.inexact_constants", "lipaudit.rules.region.magnitude", "lipaudit.rules.rule"},
 )
 
 

@@ -14,8 +14,9 @@ from lipaudit.graph.passes.elementwise import ELEMENTWISE
 from lipaudit.network.network_bound import NetworkBound
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.operands import rounded
-from lipaudit.rules.rule import Effect, Status, find_rule
+from lipaudit.rules.rule import find_rule
 from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
 
 _LOG10 = math.log(10)

@@ -18,7 +18,7 @@ from lipaudit.network.method_comparison import (
     weighted_elsewhere,
 )
 from lipaudit.records.comparison import REFERENCE, FigureRecord, LayerComparison, MethodComparison
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
 from lipaudit.text.numbers import names_text
 

@@ -32,7 +32,7 @@ from lipaudit.graph.capture.export import capture
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.recognise import recognise
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.rules.rule import Settings, Status
+from lipaudit.rules.effect import Settings, Status
 from lipaudit.spectral.bracket import Bracket, Rigor, round_up
 
 METHODS: dict[str, int | None] = {

@@ -15,7 +15,7 @@ from lipaudit.errors import RegistryError
 from lipaudit.network.network_bound import BoundFunction, NetworkBound, Problem, Result
 from lipaudit.network.product_rule import product_rule
 from lipaudit.network.propagate import Value, join_outputs
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Rigor
 
 NETWORK_BOUNDS: dict[str, BoundFunction] = {

@@ -17,9 +17,10 @@ from lipaudit.errors import GraphError
 from lipaudit.graph.evaluate import Value, evaluate
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.network.domain import Domain
-from lipaudit.rules.region.magnitude import Magnitude, Region, held, interval_of, passed
+from lipaudit.rules.effect import Effect, Status
+from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Status
+from lipaudit.rules.rule import held, interval_of, passed
 from lipaudit.spectral.interval import Interval
 
 

@@ -21,7 +21,7 @@ from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.weights import weights
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
-from lipaudit.rules.rule import Settings, Status
+from lipaudit.rules.effect import Settings, Status
 from lipaudit.spectral.bracket import Bracket, round_down
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import ConvolutionNorm

@@ -25,7 +25,8 @@ from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.input_parts import disjoint_parts
 from lipaudit.network.magnitudes import Extents
-from lipaudit.rules.rule import Combination, Effect, Settings, Status, apply_rule
+from lipaudit.rules.effect import Combination, Effect, Settings, Status
+from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 
 

@@ -16,9 +16,9 @@ from collections.abc import Set
 
 from lipaudit.graph.contraction import Contraction
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect
 from lipaudit.spectral.bracket import Bracket
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Node, parts
+from lipaudit.rules.effect import Effect
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.spectral.bracket import Rigor
-
-if TYPE_CHECKING:
-    from lipaudit.rules.region.magnitude import Magnitude
-    from lipaudit.rules.rule import Effect
 
 # Constants that are only added: no constant of the operation depends on them.
 _ADDED = {"bias", "attn_mask", "running_mean"}

@@ -10,7 +10,7 @@ import torch
 
 from lipaudit.errors import GraphError
 from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
-from lipaudit.rules.rule import Combination, Effect
+from lipaudit.rules.effect import Combination, Effect
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.interval import Interval
 

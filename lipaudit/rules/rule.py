@@ -8,95 +8,19 @@ inputs. It is registered by ATen overload name; registering a name twice raises.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias, TypeVar
 
 from lipaudit.errors import MethodError, RegistryError
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.inexact_constants import numerical, without_margin
-from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.oracle import CertifiedNorms, Norms
-
-if TYPE_CHECKING:
-    from lipaudit.rules.region.magnitude import Magnitude
-
-
-class Status(StrEnum):
-    """What is known of a constant."""
-
-    FINITE = "finite"
-    UNBOUNDED = "unbounded"  # no finite constant holds over all inputs
-    UNSUPPORTED = "unsupported"  # no rule: nothing is claimed
-
-
-class Combination(StrEnum):
-    """How the constants of several data-dependent inputs combine: L_out = sum_i c_i L_i or sqrt(sum_i (c_i L_i)^2)."""
-
-    SUM = "sum"  # f(x, y) = f1(x) + f2(y), the general triangle inequality
-    ROOT_SUM_SQUARES = "root_sum_squares"  # the inputs land in disjoint entries, or one entry picks one input
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a rule may need to know beside its node: how the norms of linear maps are found."""
-
-    norms: Norms = field(default_factory=CertifiedNorms)
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a rule says of one operation.
-
-    ``factors`` holds one constant per entry of ``node.refs`` (same order): the Lipschitz constant of the operation in
-    that input, the others held fixed. ``combination`` says how they join. ``reason`` explains a status other than finite
-    and what could be done about it. ``note`` is a short remark for the report (for example "grid 57x57").
-    ``given`` is the effect as a function of the operands' magnitudes, one per entry of ``node.refs``, for an operation
-    without a constant over all inputs that has one where its operands are bounded.
-    """
-
-    status: Status
-    factors: tuple[Bracket, ...] = ()
-    combination: Combination = Combination.SUM
-    reason: str = ""
-    note: str = ""
-    given: Callable[[tuple[Magnitude, ...]], Effect] | None = None
-
-    @classmethod
-    def stretch(cls, *factors: Bracket | float, combination: Combination = Combination.SUM, note: str = "") -> Effect:
-        """A finite effect; plain floats are exactly known constants."""
-        brackets = tuple(f if isinstance(f, Bracket) else Bracket.exact(f) for f in factors)
-        if any(b.log_upper == math.inf for b in brackets):
-            return cls.unbounded("the constant does not fit any finite number")
-        return cls(Status.FINITE, brackets, combination, note=note)
-
-    @classmethod
-    def unbounded(cls, reason: str) -> Effect:
-        """No finite constant holds over all inputs."""
-        return cls(Status.UNBOUNDED, reason=reason)
-
-    @classmethod
-    def where_bounded(cls, reason: str, given: Callable[[tuple[Magnitude, ...]], Effect]) -> Effect:
-        """No finite constant holds over all inputs; ``given`` says what does where the operands are bounded."""
-        return cls(Status.UNBOUNDED, reason=reason, given=given)
-
-    @classmethod
-    def unsupported(cls, reason: str) -> Effect:
-        """Nothing can be claimed about this use of the operation."""
-        return cls(Status.UNSUPPORTED, reason=reason)
-
-    @property
-    def constant(self) -> Bracket:
-        """One figure for the report: the factors joined as if every input had constant 1."""
-        join = Bracket.sum if self.combination is Combination.SUM else Bracket.root_sum_squares
-        return self.factors[0] if len(self.factors) == 1 else join(self.factors)
-
-    @property
-    def rigor(self) -> Rigor:
-        """The weakest rigor among the factors."""
-        return Rigor.weakest(f.rigor for f in self.factors)
-
+from lipaudit.rules.region.magnitude import Magnitude, Region
+from lipaudit.rules.region.radii import Radii
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
 RuleFunction: TypeAlias = Callable[[Node, Settings], Effect]
 
@@ -211,3 +135,80 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
             f"rule {entry.name} needs bounded operands of {node.name} but is not registered where_bounded"
         )
     return numerical(effect) if without_margin(node) else effect
+
+
+PassFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
+CeilingFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
+RangeFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval | tuple[Interval, ...]]
+_Range = TypeVar("_Range", bound=RangeFunction)
+
+_PASSES: dict[str, PassFunction] = {}
+_CEILINGS: dict[str, CeilingFunction] = {}
+_RANGES: dict[str, RangeFunction] = {}
+
+
+def _register(table: dict[str, Callable[..., object]], ops: Iterable[str], function: Callable[..., object]) -> None:
+    for op in ops:
+        if op in table:
+            raise RegistryError(f"{op} is registered twice: {table[op].__name__} and {function.__name__}")
+        table[op] = function
+
+
+def passes(*ops: str) -> Callable[[PassFunction], PassFunction]:
+    """Register how the named operations pass radii on."""
+
+    def register(function: PassFunction) -> PassFunction:
+        _register(_PASSES, ops, function)  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def ceiling(*ops: str) -> Callable[[CeilingFunction], CeilingFunction]:
+    """Register a region that holds the output of the named operations for every input."""
+
+    def register(function: CeilingFunction) -> CeilingFunction:
+        _register(_CEILINGS, ops, function)  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def ranged(*ops: str) -> Callable[[_Range], _Range]:
+    """Register the interval that holds every entry of the output of the named operations."""
+
+    def register(function: _Range) -> _Range:
+        _register(_RANGES, ops, function)  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def passed(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The radii of a node's outputs around the image of its operands' centres."""
+    if not any(operand.radii.finite for operand in operands):
+        return tuple(Radii(o.shape) for o in node.outputs)
+    if (function := _PASSES.get(node.op)) is not None:
+        return function(node, effect, operands)
+    return whole(node, effect, operands)
+
+
+def whole(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The radius of the whole tensor only: the constants times those of the operands."""
+    total = Bracket.sum([c * m.radii.total for c, m in zip(effect.factors, operands, strict=True)])
+    return tuple(Radii.of(o.shape, {tuple(range(len(o.shape))): total}) for o in node.outputs)
+
+
+def held(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
+    """The region that holds a node's output whatever its input is, None if there is none."""
+    function = _CEILINGS.get(node.op)
+    return None if function is None else function(node, operands)
+
+
+def interval_of(node: Node, intervals: tuple[Interval, ...], output: int | None = None) -> Interval:
+    """The interval that holds every entry of a node's outputs, or of one of them."""
+    function = _RANGES.get(node.op)
+    found = Interval() if function is None else function(node, intervals)
+    if isinstance(found, Interval):
+        return found
+    return found[output] if output is not None else reduce(Interval.union, found)

@@ -19,8 +19,8 @@ from lipaudit.graph.passes.simplify import fold
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
+from lipaudit.rules.effect import Settings, Status
 from lipaudit.rules.region.magnitude import slice_norm
-from lipaudit.rules.rule import Settings, Status
 from lipaudit.spectral.oracle import CertifiedNorms
 
 F64 = torch.float64

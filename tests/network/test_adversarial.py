@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from lipaudit.network.domain import GLOBAL, Domain, ball, pixel_box
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from tests.network.sampling import F64, audited
 from tests.network.zoo import enliven
 

@@ -18,7 +18,7 @@ from lipaudit.network.domain import GLOBAL, Domain, ball
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.propagate import Value, propagate
-from lipaudit.rules.rule import Effect, Status
+from lipaudit.rules.effect import Effect, Status
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.oracle import CertifiedNorms
 from tests.network.sampling import audited

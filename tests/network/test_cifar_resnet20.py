@@ -11,7 +11,7 @@ import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.passes.simplify import simplify
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.rules.rule import Settings
+from lipaudit.rules.effect import Settings
 from lipaudit.spectral.oracle import CertifiedNorms
 from tests.models.cifar_resnet20 import ResNet20
 from tests.places import SHARED_MODELS

@@ -13,7 +13,7 @@ import lipaudit
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
 from lipaudit.network.input_parts import disjoint_parts
 from lipaudit.network.propagate import propagate
-from lipaudit.rules.rule import Effect
+from lipaudit.rules.effect import Effect
 
 ROW = TensorInfo((1, 4), torch.float32)
 Forward = Callable[[torch.Tensor], torch.Tensor]

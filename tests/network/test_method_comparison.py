@@ -32,7 +32,7 @@ from lipaudit.network.method_comparison import (
     is_violation,
     linear_layers,
 )
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.power_iteration import apply

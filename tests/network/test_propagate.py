@@ -12,7 +12,7 @@ from torch import nn
 import lipaudit
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
 from lipaudit.network.propagate import propagate
-from lipaudit.rules.rule import Combination, Effect, Status
+from lipaudit.rules.effect import Combination, Effect, Status
 from lipaudit.spectral.bracket import Bracket, Rigor
 
 INFO = TensorInfo((1, 2), torch.float32)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lipaudit.network.domain import GLOBAL, Domain, pixel_box
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from tests.network.sampling import F64, Audited, Point, audited, excesses, jacobian_norm
 from tests.network.zoo import FAMILIES, QUICK, build
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 from flint import arb, ctx
 
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.ops.gated_linear_unit import glu_slope
 from lipaudit.rules.ops.variance import centred_size
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, apply_rule
+from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 from tests.nodes import Operation, data, operation

@@ -13,10 +13,11 @@ from torch import nn
 
 import lipaudit
 from lipaudit.graph.node import Argument, Node, Ref, TensorInfo
+from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.ops.bounded_operand import _SLOPES
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, Status, apply_rule
+from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.interval import Interval
 from tests.spectral.test_interval import arb, precision  # noqa: F401  the precision of arb

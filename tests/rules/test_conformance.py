@@ -16,7 +16,8 @@ import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.arguments import overload
-from lipaudit.rules.rule import Combination, Effect, Settings, Status, all_rules, apply_rule, find_rule
+from lipaudit.rules.effect import Combination, Effect, Settings, Status
+from lipaudit.rules.rule import all_rules, apply_rule, find_rule
 from tests.nodes import Data, Operation, data, operation, unit_vectors
 from tests.rules.ops.cases import Case, all_cases
 

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lipaudit.rules  # noqa: F401  registers the rules
-from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.rules.effect import Settings, Status
+from lipaudit.rules.rule import apply_rule
 from tests.nodes import Operation, data, operation, unit_vectors
 from tests.strategies import Pooling, Resizing, broadcastable, paddings, poolings, resizings
 

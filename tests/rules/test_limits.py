@@ -13,8 +13,9 @@ import lipaudit
 import lipaudit.rules
 from lipaudit.graph.arguments import bind, overload
 from lipaudit.graph.node import Constant, Node, Ref, TensorInfo
+from lipaudit.rules.effect import Combination, Settings, Status
 from lipaudit.rules.index_probe import PROBE_LIMIT, largest_count
-from lipaudit.rules.rule import Combination, Settings, Status, apply_rule
+from lipaudit.rules.rule import apply_rule
 
 HUGE = 2**20
 

@@ -21,9 +21,10 @@ import pytest
 import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
-from lipaudit.rules.region.magnitude import Interval, Magnitude, passed
+from lipaudit.rules.effect import Effect, Settings, Status
+from lipaudit.rules.region.magnitude import Interval, Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, Status, all_rules, apply_rule
+from lipaudit.rules.rule import all_rules, apply_rule, passed
 from tests.nodes import Data, Operation, data, operation
 
 # op, arguments, named arguments

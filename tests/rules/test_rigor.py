@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
-from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.rules.effect import Settings, Status
+from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import ConvolutionNorm

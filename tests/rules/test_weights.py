@@ -12,7 +12,8 @@ import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.simplify import fold
 from lipaudit.graph.weights import Weight, weights_of
-from lipaudit.rules.rule import Settings, apply_rule
+from lipaudit.rules.effect import Settings
+from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import ConvolutionNorm

@@ -13,11 +13,12 @@ import torch
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.activations import ACTIVATION
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import constant, data, enclosed, is_finite, largest, number, stretch
 from lipaudit.rules.ops import (
     activation_slopes,
 )
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 

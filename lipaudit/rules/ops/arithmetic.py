@@ -14,6 +14,7 @@ import torch
 from lipaudit.graph.contraction import entrywise_product
 from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 from lipaudit.rules.contraction import effect_of, factors_of, radii_of
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import (
     constant,
     count_refs,
@@ -26,9 +27,9 @@ from lipaudit.rules.operands import (
     shape_of,
     stretch,
 )
-from lipaudit.rules.region.magnitude import Magnitude, passes, whole
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii, joined
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import passes, rule, whole
 from lipaudit.spectral.bracket import Bracket
 
 _ONE = Bracket.exact(1.0)

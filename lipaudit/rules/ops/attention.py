@@ -23,10 +23,11 @@ import math
 import torch
 
 from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import constant, count_refs, is_float, root, rounded, shape_of
-from lipaudit.rules.region.magnitude import Magnitude, Region, ceiling, computed_size, fixed
+from lipaudit.rules.region.magnitude import Magnitude, Region, computed_size, fixed
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import ceiling, rule
 from lipaudit.spectral.bracket import Bracket
 
 ATTENTION = (

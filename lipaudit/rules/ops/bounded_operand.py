@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import number, stretch
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 

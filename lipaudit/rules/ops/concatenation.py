@@ -12,12 +12,13 @@ import torch
 
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
+from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT, largest_count
 from lipaudit.rules.operands import count_refs, is_float, repeats, root, shape_of, stretch
 from lipaudit.rules.ops.scatter import accumulated
-from lipaudit.rules.region.magnitude import Magnitude, passes, ranged
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Combination, Effect, Settings, rule
+from lipaudit.rules.rule import passes, ranged, rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 

@@ -7,8 +7,9 @@ Jacobian of a slice has a Frobenius norm of at most sqrt(n), attained where the 
 from __future__ import annotations
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, number, root, stretch
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 
 
 @rule(

@@ -10,8 +10,9 @@ import torch
 from lipaudit.graph.functions.largest_slope import Slopes
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE, Elementwise
-from lipaudit.rules.region.magnitude import Magnitude, ranged
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.rule import ranged, rule
 from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
 from lipaudit.spectral.interval import Interval
 

@@ -20,11 +20,12 @@ import math
 from collections.abc import Callable
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.operands import data, inverse_root, number, repeats, root, stretch
-from lipaudit.rules.region.magnitude import Magnitude, passes
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, joined
 from lipaudit.rules.region.radii_of_operations import along
-from lipaudit.rules.rule import Combination, Effect, Settings, rule
+from lipaudit.rules.rule import passes, rule
 from lipaudit.spectral.bracket import Bracket
 
 PARSEVAL = "Parseval's identity"

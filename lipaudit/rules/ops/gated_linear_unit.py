@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import count_refs, rounded
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 
 # Beyond this A is the whole of the square root: sqrt(1 + A^2 / 16) is above the supremum by less than its rounding.

@@ -22,11 +22,12 @@ import torch
 
 from lipaudit.graph.arguments import call, overload
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT
 from lipaudit.rules.operands import constant, count_refs, is_finite, number, root, rounded, shape_of, stretch
 from lipaudit.rules.ops.pooling import axis_tolerance
 from lipaudit.rules.region.magnitude import Magnitude, fixed
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.matrix.nonnegative_operator import norm_by_products
 

@@ -16,10 +16,11 @@ from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.graph.passes.folding_errors import exact_norm
 from lipaudit.graph.weights import FACTORS, stack
 from lipaudit.rules.contraction import factors_of
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.ops.matrix_products import BILINEAR, matrix_norm
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 
 KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"

@@ -10,11 +10,12 @@ from lipaudit.graph.contraction import EINSUM, Contraction, einsum_of, matrix_pr
 from lipaudit.graph.node import Node, Ref
 from lipaudit.graph.weights import weights_of
 from lipaudit.rules.contraction import effect_of, factors_of, radii_of
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import count_refs, repeats, root, shape_of, stretch
-from lipaudit.rules.region.magnitude import Magnitude, passes, whole
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
 from lipaudit.rules.region.radii_of_operations import along
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import passes, rule, whole
 from lipaudit.spectral.bracket import Bracket
 
 BILINEAR = "matrix product of two data-dependent tensors: no finite constant holds over all inputs"

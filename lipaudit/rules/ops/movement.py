@@ -7,8 +7,9 @@ Such an operation drops or reorders entries, so that ||f(x) - f(y)|| <= ||x - y|
 from __future__ import annotations
 
 from lipaudit.graph.node import Node, TensorInfo
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, is_float, stretch
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 
 AT_MOST_ONCE = "every element occurs at most once in the output"
 

@@ -6,7 +6,8 @@ Each is named with the reason, so that a report says why no finite bound exists 
 from __future__ import annotations
 
 from lipaudit.graph.node import Node
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.rule import rule
 
 _JUMPS = ("sign", "sgn", "round", "floor", "ceil", "trunc", "fix", "frac")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -18,10 +18,11 @@ import torch
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, root, rounded, stretch
-from lipaudit.rules.region.magnitude import Magnitude, Region, ceiling
+from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import ceiling, rule
 from lipaudit.spectral.bracket import Bracket
 
 

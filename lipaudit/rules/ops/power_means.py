@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.power_means import POWER_MEAN, PowerMean
-from lipaudit.rules.region.magnitude import ranged
-from lipaudit.rules.rule import Combination, Effect, Settings, rule
+from lipaudit.rules.effect import Combination, Effect, Settings
+from lipaudit.rules.rule import ranged, rule
 from lipaudit.spectral.interval import Interval
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.radial import RADIAL, Radial
-from lipaudit.rules.region.magnitude import Magnitude, passes, whole
+from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
 from lipaudit.rules.region.radii_of_operations import along
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import passes, rule, whole
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 
 

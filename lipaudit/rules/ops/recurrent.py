@@ -29,11 +29,12 @@ from lipaudit.graph.recurrent import (
     layer_of_each_direction,
     parameters,
 )
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import count_refs, data, is_finite, largest
 from lipaudit.rules.ops.recurrent_cell import gru_steps, lstm_steps, rnn_steps
 from lipaudit.rules.ops.recurrent_jacobian import Blocks, Steps, blocks, stacked
-from lipaudit.rules.region.magnitude import Magnitude, ranged
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.rule import ranged, rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 

@@ -39,10 +39,10 @@ from collections.abc import Sequence
 import torch
 
 from lipaudit.graph.recurrent import Direction, cell_gates, gates
+from lipaudit.rules.effect import Settings
 from lipaudit.rules.operands import largest, rounded
 from lipaudit.rules.ops.matrix_products import matrix_norm
 from lipaudit.rules.ops.recurrent_jacobian import Step, Steps
-from lipaudit.rules.rule import Settings
 from lipaudit.spectral.bracket import Bracket
 
 _ONE, _QUARTER = Bracket.exact(1.0), Bracket.exact(0.25)

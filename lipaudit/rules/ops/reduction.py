@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, inverse_root, is_float, number, numel, root, rounded, stretch
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 
 
 def _length(node: Node) -> int:

@@ -9,9 +9,10 @@ import torch
 
 from lipaudit.graph.arguments import call, overload
 from lipaudit.graph.node import Argument, Constant, Node, Ref
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT, largest_count, reduced
 from lipaudit.rules.operands import constant, count_refs, data, integers, repeats, root, stretch
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 
 COPIES = "A^T A is diagonal and counts the copies of each element"
 

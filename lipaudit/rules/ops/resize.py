@@ -10,9 +10,10 @@ from __future__ import annotations
 from itertools import product
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, root, stretch
 from lipaudit.rules.ops.pooling import MATRIX_LIMIT, axis_tolerance
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interpolation import nearest_copies, resize_axis_norm, resize_matrix
 from lipaudit.spectral.separable import axis_norm, separable_norm

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.response_norm import RESPONSE_NORM
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.rule import rule
 
 
 @rule(

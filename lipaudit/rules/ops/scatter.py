@@ -14,9 +14,10 @@ from collections.abc import Callable
 import torch
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT
 from lipaudit.rules.operands import count_refs, data, is_float, number, root, rounded, stretch
-from lipaudit.rules.rule import Combination, Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 
 DIAGONAL = "S S^T is diagonal and counts the entries at each place"

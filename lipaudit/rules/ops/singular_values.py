@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, root, stretch
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 
 
 @rule("aten.linalg_svdvals.default", formula="1", source="Mirsky's inequality", exact=True)

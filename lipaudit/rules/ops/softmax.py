@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, number, root, stretch
-from lipaudit.rules.region.magnitude import Magnitude, Region, ceiling
+from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import ceiling, rule
 
 
 def _length(node: Node) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.operands import constant, count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.region.interval import operand
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import Combination, Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lipaudit.graph.capture.layerwise import UNCAPTURED
 from lipaudit.graph.node import Node
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.rule import rule
 
 
 @rule(UNCAPTURED, formula="nothing is claimed", source="the network is no single graph of operations")

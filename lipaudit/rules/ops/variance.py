@@ -10,12 +10,13 @@ import math
 from collections.abc import Iterable
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import data, root, rounded
 from lipaudit.rules.ops.reduction import degrees_lost
 from lipaudit.rules.region.magnitude import Magnitude, computed_size
 from lipaudit.rules.region.radii import axes_of
 from lipaudit.rules.region.radii_of_operations import reduced_axes
-from lipaudit.rules.rule import Effect, Settings, rule
+from lipaudit.rules.rule import rule
 from lipaudit.spectral.bracket import Bracket, Rigor
 
 

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterable
 
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect
 from lipaudit.rules.operands import number
-from lipaudit.rules.region.magnitude import Magnitude, passes
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, broadcast
-from lipaudit.rules.rule import Effect
+from lipaudit.rules.rule import passes
 from lipaudit.spectral.bracket import Bracket
 
 

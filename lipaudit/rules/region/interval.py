@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.rules.operands import constant, count_refs, number
-from lipaudit.rules.region.magnitude import ranged
+from lipaudit.rules.rule import ranged
 from lipaudit.spectral.interval import Interval
 
 UNIT = Interval(0.0, 1.0)

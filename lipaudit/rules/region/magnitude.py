@@ -1,14 +1,8 @@
-"""What is known of the size of a tensor that depends on the input, and how operations pass it on.
+"""What is known of the size of a tensor that depends on the input.
 
 Products of two data-dependent tensors have no constant of their own: it depends on how large their factors become. A
 :class:`Magnitude` bounds a tensor on the domain in force: by radii around a centre (``radii``) and by the interval that
-holds every entry. Three small registries say how operations pass that on:
-
-- ``passes``: the radii of the outputs from those of the inputs, around the image of the inputs' centres;
-- ``ceiling``: a region that holds the output whatever the input is (a softmax, a normalised row), around its own centre;
-- ``ranged``: an interval that holds every entry of the output, from those of the inputs.
-
-An operation without an entry in any of them passes on the radius of the whole tensor, times its constant.
+holds every entry.
 """
 
 from __future__ import annotations
@@ -16,15 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import TypeAlias, TypeVar
+from functools import cached_property
 
 import torch
 
-from lipaudit.errors import RegistryError
-from lipaudit.graph.node import Node
 from lipaudit.rules.region.radii import Radii, axes_of
-from lipaudit.rules.rule import Effect
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 
@@ -145,80 +135,3 @@ def computed_size(tensor: torch.Tensor, axes: Iterable[int]) -> Bracket:
     if not bool(torch.isfinite(tensor).all()):
         return Bracket(-math.inf, math.inf, Rigor.NUMERICAL)
     return Bracket.at_most(slice_norm(tensor, axes) * _SLACK, Rigor.NUMERICAL)
-
-
-PassFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
-CeilingFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
-RangeFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval | tuple[Interval, ...]]
-_Range = TypeVar("_Range", bound=RangeFunction)
-
-_PASSES: dict[str, PassFunction] = {}
-_CEILINGS: dict[str, CeilingFunction] = {}
-_RANGES: dict[str, RangeFunction] = {}
-
-
-def _register(table: dict[str, Callable[..., object]], ops: Iterable[str], function: Callable[..., object]) -> None:
-    for op in ops:
-        if op in table:
-            raise RegistryError(f"{op} is registered twice: {table[op].__name__} and {function.__name__}")
-        table[op] = function
-
-
-def passes(*ops: str) -> Callable[[PassFunction], PassFunction]:
-    """Register how the named operations pass radii on."""
-
-    def register(function: PassFunction) -> PassFunction:
-        _register(_PASSES, ops, function)  # type: ignore[arg-type]
-        return function
-
-    return register
-
-
-def ceiling(*ops: str) -> Callable[[CeilingFunction], CeilingFunction]:
-    """Register a region that holds the output of the named operations for every input."""
-
-    def register(function: CeilingFunction) -> CeilingFunction:
-        _register(_CEILINGS, ops, function)  # type: ignore[arg-type]
-        return function
-
-    return register
-
-
-def ranged(*ops: str) -> Callable[[_Range], _Range]:
-    """Register the interval that holds every entry of the output of the named operations."""
-
-    def register(function: _Range) -> _Range:
-        _register(_RANGES, ops, function)  # type: ignore[arg-type]
-        return function
-
-    return register
-
-
-def passed(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """The radii of a node's outputs around the image of its operands' centres."""
-    if not any(operand.radii.finite for operand in operands):
-        return tuple(Radii(o.shape) for o in node.outputs)
-    if (function := _PASSES.get(node.op)) is not None:
-        return function(node, effect, operands)
-    return whole(node, effect, operands)
-
-
-def whole(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """The radius of the whole tensor only: the constants times those of the operands."""
-    total = Bracket.sum([c * m.radii.total for c, m in zip(effect.factors, operands, strict=True)])
-    return tuple(Radii.of(o.shape, {tuple(range(len(o.shape))): total}) for o in node.outputs)
-
-
-def held(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
-    """The region that holds a node's output whatever its input is, None if there is none."""
-    function = _CEILINGS.get(node.op)
-    return None if function is None else function(node, operands)
-
-
-def interval_of(node: Node, intervals: tuple[Interval, ...], output: int | None = None) -> Interval:
-    """The interval that holds every entry of a node's outputs, or of one of them."""
-    function = _RANGES.get(node.op)
-    found = Interval() if function is None else function(node, intervals)
-    if isinstance(found, Interval):
-        return found
-    return found[output] if output is not None else reduce(Interval.union, found)

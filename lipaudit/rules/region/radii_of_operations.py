@@ -17,10 +17,11 @@ import torch
 from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Node
+from lipaudit.rules.effect import Effect
 from lipaudit.rules.operands import number, root, rounded
-from lipaudit.rules.region.magnitude import Magnitude, passes, whole
+from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, axes_of, joined
-from lipaudit.rules.rule import Effect, all_rules
+from lipaudit.rules.rule import all_rules, passes, whole
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.convolution.geometry import Convolution
 

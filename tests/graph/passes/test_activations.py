@@ -20,10 +20,10 @@ from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
 from lipaudit.graph.passes.activations import ACTIVATION, recognise_activations
 from lipaudit.graph.passes.simplify import simplify
 from lipaudit.network.propagate import evaluate_rules, propagate
+from lipaudit.rules.effect import Settings, Status
 from lipaudit.rules.ops import (
     activation_slopes,
 )
-from lipaudit.rules.rule import Settings, Status
 from tests.nodes import function_of, operation
 from tests.places import SAMPLES
 

@@ -20,7 +20,8 @@ from lipaudit.graph.passes.simplify import fold
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
-from lipaudit.rules.rule import Settings, Status, has_rule
+from lipaudit.rules.effect import Settings, Status
+from lipaudit.rules.rule import has_rule
 from tests.graph.interpreter import run
 from tests.graph.networks import Function
 

@@ -13,7 +13,7 @@ from lipaudit.graph.node import Constant
 from lipaudit.graph.passes.simplify import simplify
 from lipaudit.graph.passes.unknown_weights import replace_unknown_weights
 from lipaudit.network.propagate import evaluate_rules, propagate
-from lipaudit.rules.rule import Settings
+from lipaudit.rules.effect import Settings
 from lipaudit.spectral.oracle import CertifiedNorms, UnknownNorms
 from tests.graph.capture.test_export import Standardised
 from tests.graph.networks import EXAMPLES, Function, Residual

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from tests.nodes import Data, Operation, operation
 
 

@@ -11,9 +11,10 @@ from torch import nn
 
 import lipaudit
 from lipaudit.graph.capture.export import capture
-from lipaudit.rules.region.magnitude import Magnitude, passed, slice_norm
+from lipaudit.rules.effect import Settings, Status
+from lipaudit.rules.region.magnitude import Magnitude, slice_norm
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.rules.rule import apply_rule, passed
 from lipaudit.spectral.interval import Interval
 from tests.rules.ops.cases import Case, all_cases
 

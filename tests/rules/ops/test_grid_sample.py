@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
+from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.region.magnitude import Interval, Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import Effect, Settings, apply_rule
+from lipaudit.rules.rule import apply_rule
 from tests.nodes import Operation, data, operation
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional
 
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Dense, Scale
-from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.rules.effect import Settings, Status
+from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.convolution.geometry import Convolution
 from tests.nodes import data, operation
 from tests.rules.ops.cases import case, unbounded

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import lipaudit
-from lipaudit.rules.region.magnitude import interval_of
-from lipaudit.rules.rule import Settings, Status, apply_rule
+from lipaudit.rules.effect import Settings, Status
+from lipaudit.rules.rule import apply_rule, interval_of
 from lipaudit.spectral.interval import Interval
 from tests.nodes import data, operation
 from tests.rules.ops.cases_recurrent import state, weights

@@ -16,7 +16,7 @@ from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 from lipaudit.rules.region import (
     interval,
 )
-from lipaudit.rules.region.magnitude import interval_of
+from lipaudit.rules.rule import interval_of
 from lipaudit.spectral.interval import Interval
 from tests.spectral.test_interval import arb, holds, precision  # noqa: F401  the precision of arb
 

@@ -19,12 +19,13 @@ from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.node import Node, TensorInfo
 from lipaudit.graph.passes.simplify import simplify
 from lipaudit.rules.contraction import radii_of
+from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.ops.attention import around_mean
 from lipaudit.rules.ops.variance import centred_size
 from lipaudit.rules.region.axes import reshaped
-from lipaudit.rules.region.magnitude import Magnitude, held, interval_of, passed, slice_norm
+from lipaudit.rules.region.magnitude import Magnitude, slice_norm
 from lipaudit.rules.region.radii import Radii, broadcast
-from lipaudit.rules.rule import Effect, Settings, Status, apply_rule
+from lipaudit.rules.rule import apply_rule, held, interval_of, passed
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 from tests.nodes import Operation
