@@ -11,6 +11,8 @@ def printable(text: str) -> str:
     >>> printable("conv\\n1\\x1b[2J")
     'conv\\\\n1\\\\x1b[2J'
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

@@ -40,7 +40,15 @@ def test_wheel_holds_the_whole_package_and_nothing_else(wheel):
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == sources
 
 
-@pytest.mark.parametrize("name", ["lipaudit/py.typed", "lipaudit/records/schemas/report-1.0.schema.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lipaudit/py.typed",
+        "lipaudit/records/schemas/report-1.0.schema.json",
+        "lipaudit/formats/html/templates/report.html",
+        "lipaudit/text/published_methods.json",
+    ],
+)
 def test_wheel_holds_the_data_files(wheel, name):
     assert name in wheel.namelist()
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lipaudit.formats.html.markup import definitions
 from lipaudit.records.report import AuditReport, ModelRecord
 from lipaudit.text.domain import described
 from lipaudit.text.held_inputs import shown
 from lipaudit.text.numbers import shape_text
 
 
-def render(report: AuditReport) -> str:
-    """Three lists side by side."""
-    lists = (("Model", _model(report.model)), ("Settings", _settings(report)), ("Made by", _environment(report)))
-    return (
-        '<div class="facts">'
-        + "".join(f"<div><h3>{name}</h3>{definitions(entries)}</div>" for name, entries in lists)
-        + "</div>"
-    )
+def facts(report: AuditReport) -> tuple[tuple[str, Iterable[tuple[str, object]]], ...]:
+    """Three lists side by side: their headings, and names with values."""
+    return ("Model", _model(report.model)), ("Settings", _settings(report)), ("Made by", _environment(report))
 
 
 def _model(model: ModelRecord) -> Iterable[tuple[str, object]]:

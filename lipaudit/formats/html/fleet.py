@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from lipaudit.formats.html import page, plain_table
-from lipaudit.formats.html.document import contents, document
-from lipaudit.formats.html.markup import section, text
-from lipaudit.formats.html.plain_table import Link
+from lipaudit.formats.html import page
+from lipaudit.formats.html.document import Part, document
+from lipaudit.formats.html.plain_table import Link, PlainTable
 from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport, NetworkRecord
 from lipaudit.records.stretching import stretching
@@ -17,6 +17,15 @@ from lipaudit.text.summary import sections, title, warning
 
 _HEAD = ("model", "status", "bound", "log10", "rigor", "domain", "rows", "costs most / problem")
 _NUMERIC = ("bound", "log10", "rows")
+
+
+@dataclass(frozen=True)
+class _Audit:
+    """What one audit found, in sentences that can be unfolded."""
+
+    key: str
+    title: str
+    lines: tuple[str, ...]
 
 
 def render_all(reports: Sequence[AuditReport], failures: Sequence[Failure] = ()) -> str:
@@ -29,15 +38,14 @@ def render_all(reports: Sequence[AuditReport], failures: Sequence[Failure] = ())
     keys = [f"model-{number}" for number in range(1, len(reports) + 1)]
     rows = [_row(key, report) for key, report in zip(keys, reports, strict=True)]
     rows += [(entry.model, "failed", "", "", "", "", "", entry.error) for entry in failures]
+    found = [_Audit(key, title(report.model), _lines(report)) for key, report in zip(keys, reports, strict=True)]
     parts = [
-        ("models", "Models", plain_table.render("Models", _HEAD, rows, _NUMERIC)),
-        ("found", "What was found", "".join(_details(key, report) for key, report in zip(keys, reports, strict=True))),
+        Part("models", "Models", "plain_table.html", PlainTable(_HEAD, rows, _NUMERIC)),
+        Part("found", "What was found", "details.html", found),
     ]
-    body = "\n".join(section(key, name, content) for key, name, content in parts)
-    head = f'<header><p class="kind">Lipschitz audits</p><h1>{_count(reports, failures)}</h1></header>'
-    main = f"<main>\n{head}\n{contents(parts)}\n{body}\n</main>"
     version = reports[0].tool_version if reports else ""
-    return document("Lipschitz audits of " + count_text(len(rows), "model"), version, main)
+    heading = "Lipschitz audits of " + count_text(len(rows), "model")
+    return document("several.html", heading, version, parts, {"counts": _count(reports, failures)})
 
 
 def _count(reports: Sequence[AuditReport], failures: Sequence[Failure]) -> str:
@@ -73,7 +81,6 @@ def _figure(network: NetworkRecord) -> tuple[str, str]:
     return upper_bound_text(network.upper_bound, network.log10_upper_bound), log10
 
 
-def _details(key: str, report: AuditReport) -> str:
-    lines = [line for line in (warning(report), *(line for entry in sections(report) for line in entry.lines)) if line]
-    items = "".join(f"<li>{text(line)}</li>" for line in lines)
-    return f'<details id="{key}"><summary>{text(title(report.model))}</summary><ul>{items}</ul></details>\n'
+def _lines(report: AuditReport) -> tuple[str, ...]:
+    lines = (warning(report), *(line for entry in sections(report) for line in entry.lines))
+    return tuple(filter(None, lines))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lipaudit.escaping import printable
 from lipaudit.formats.columns import cell
+from lipaudit.formats.html.environment import number
 from lipaudit.formats.html.lanes import Item, arrange
-from lipaudit.formats.html.markup import number, text
 from lipaudit.formats.html.rows import kind, log10_figure, words
 from lipaudit.formats.html.scale import Scale, colour
 from lipaudit.records.report import LayerRecord
@@ -28,14 +28,45 @@ _MEANINGS = {
     "unsupported": "unsupported",
     "join": "values that are read together",
 }
-_SHAPES = {
-    "bound": '<circle class="mark" cx="{x}" cy="{y}" r="6" fill="{fill}"/>',
-    "plain": '<circle class="mark hollow" cx="{x}" cy="{y}" r="5.5"/>',
-    "estimate": '<circle class="mark hollow dashed" cx="{x}" cy="{y}" r="6"/><circle cx="{x}" cy="{y}" r="3" fill="{fill}"/>',
-    "unbounded": '<path class="mark" d="M{x} {y}m-8 0l8-8 8 8-8 8z" fill="url(#unbounded)"/>',
-    "unsupported": '<path class="mark" d="M{x} {y}m-6.5-6.5h13v13h-13z" fill="url(#unsupported)"/>',
-    "join": '<circle class="join" cx="{x}" cy="{y}" r="3.5"/>',
-}
+_STEPS = 20  # of the colours in the legend
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the drawing: a ``row`` (by its number) with the texts beside its mark, an ``input`` or a ``join``."""
+
+    kind: str
+    x: str
+    y: str
+    base: str
+    top: str = ""
+    number: int = 0
+    row: int = 0
+    fill: str = "none"
+    words: str = ""
+    figure: str = ""
+    name: str = ""
+    op: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The drawing. ``figure`` and ``name`` are where figures end and names begin; a line of ``lines`` leads from an item to another.
+
+    ``meanings`` says what the marks stand for that occur, ``ramp`` holds the colours of the
+    ``scale`` from its low to its high end, and ``sample`` one from its middle.
+    """
+
+    width: float
+    height: float
+    figure: str
+    name: str
+    scale: Scale | None
+    ramp: tuple[str, ...]
+    sample: str
+    meanings: tuple[tuple[str, str], ...]
+    lines: tuple[tuple[int, int | None, str], ...]
+    items: tuple[Line, ...]
 
 
 @dataclass(frozen=True)
@@ -51,49 +82,38 @@ class _Frame:
         return _EDGE + self.pitch * item.lane
 
 
-def draw(rows: Sequence[LayerRecord], scale: Scale | None) -> tuple[str, str]:
-    """The legend, and the drawing as SVG; every row links to its line in the table of layers."""
+def graph(rows: Sequence[LayerRecord], scale: Scale | None) -> Graph:
+    """The drawing of a network; every row leads to its line in the table of layers."""
     items = arrange(rows)
     names = shorten_paths([printable(row.name) for row in rows], _NAME)
     ops = [shorten_end(printable(row.op), _OP) for row in rows]
     figures = [cell("upper", row) for row in rows]
     frame, height = _frame(items, max(map(_width, figures), default=0))
     texts = [*(f"{name}  {op}" for name, op in zip(names, ops, strict=True)), *map(_input_name, items)]
-    width = frame.name + max(map(_width, texts), default=0) * _CHARACTER + _EDGE
-    lines = "".join(_lines(items, frame))
-    marks = []
+    kinds = {kind(row) for row in rows} | {item.kind for item in items}
+    drawn = []
     for i, item in enumerate(items):
-        if item.kind == "row":
-            row = rows[item.index]
-            marks.append(
-                _row(i, item, row, (figures[item.index], names[item.index], ops[item.index]), frame, width, scale)
-            )
-        else:
-            marks.append(_point(i, item, frame))
-    svg = (
-        f'<svg class="network" width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}">'
-        f'<g class="lanes">{lines}</g>{"".join(marks)}</svg>'
+        y = frame.middles[i]
+        where = (number(frame.x(item)), number(y), number(y + 4))
+        if item.kind != "row":
+            drawn.append(Line(item.kind, *where, name=_input_name(item)))
+            continue
+        row, log10 = rows[item.index], log10_figure(rows[item.index])
+        fill = scale.colour(log10) if scale is not None and log10 is not None else "none"
+        shown = (fill, words(row), figures[item.index], names[item.index], ops[item.index])
+        drawn.append(Line(kind(row), *where, number(y - _LINE / 2), i, item.index + 1, *shown))
+    return Graph(
+        width=frame.name + max(map(_width, texts), default=0) * _CHARACTER + _EDGE,
+        height=height,
+        figure=number(frame.figure),
+        name=number(frame.name),
+        scale=scale,
+        ramp=tuple(colour((i + 0.5) / _STEPS) for i in range(_STEPS)),
+        sample=colour(0.5),
+        meanings=tuple((key, meaning) for key, meaning in _MEANINGS.items() if key in kinds),
+        lines=tuple(_lines(items, frame)),
+        items=tuple(drawn),
     )
-    return _legend({kind(row) for row in rows} | {item.kind for item in items}, scale), svg
-
-
-def _legend(kinds: Collection[str], scale: Scale | None) -> str:
-    """What the colours and the shapes say, for those that occur."""
-    entries = []
-    if scale is not None:
-        steps = "".join(
-            f'<rect x="{i * 5}%" width="5.2%" height="10" fill="{colour((i + 0.5) / 20)}"/>' for i in range(20)
-        )
-        entries.append(
-            f'<li><span>10^{scale.low:g}</span><svg class="ramp" aria-hidden="true" height="10">{steps}</svg>'
-            f"<span>10^{scale.high:g}</span> <span>factor, by its logarithm</span></li>"
-        )
-    entries += [f"<li>{_sample(key)} {meaning}</li>" for key, meaning in _MEANINGS.items() if key in kinds]
-    return f'<ul class="legend">{"".join(entries)}</ul>'
-
-
-def _sample(key: str) -> str:
-    return f'<svg class="sample" aria-hidden="true">{_SHAPES[key].format(x=10, y=10, fill=colour(0.5))}</svg>'
 
 
 def _frame(items: Sequence[Item], characters: int) -> tuple[_Frame, float]:
@@ -108,54 +128,25 @@ def _frame(items: Sequence[Item], characters: int) -> tuple[_Frame, float]:
     return _Frame(tuple(middles), pitch, figure, figure + _EDGE), top + 4
 
 
-def _lines(items: Sequence[Item], frame: _Frame) -> Iterable[str]:
+def _lines(items: Sequence[Item], frame: _Frame) -> Iterable[tuple[int, int | None, str]]:
     """Every value's lane down to where it is read last, and a bend from there to every row in another lane."""
     readers: dict[int, list[int]] = {}
     for i, item in enumerate(items):
         for source in item.reads:
             readers.setdefault(source, []).append(i)
-    for source, found in readers.items():
+    for source, targets in readers.items():
         x, end = frame.x(items[source]), frame.middles[source]
-        for i in found:
+        for i in targets:
             if items[i].lane == items[source].lane:
                 end = frame.middles[i]
                 continue
             bend = max(frame.middles[source], frame.middles[i] - _LINE * 0.75)
             end = max(end, bend)
-            yield (
-                f'<path data-f="{source}" data-t="{i}" d="M{number(x)} {number(bend)}'
-                f"C{number(x)} {number(frame.middles[i])} {number(frame.x(items[i]))} {number(bend)}"
-                f' {number(frame.x(items[i]))} {number(frame.middles[i])}"/>'
-            )
+            across, below = number(frame.x(items[i])), number(frame.middles[i])
+            path = f"M{number(x)} {number(bend)}C{number(x)} {below} {across} {number(bend)} {across} {below}"
+            yield source, i, path
         if end > frame.middles[source]:
-            yield f'<path data-f="{source}" d="M{number(x)} {number(frame.middles[source])}V{number(end)}"/>'
-
-
-def _row(
-    i: int, item: Item, row: LayerRecord, texts: tuple[str, str, str], frame: _Frame, width: float, scale: Scale | None
-) -> str:
-    figure, name, op = map(text, texts)
-    what, log10 = kind(row), log10_figure(row)
-    fill = scale.colour(log10) if scale is not None and log10 is not None else "none"
-    y = number(frame.middles[i])
-    shape = _SHAPES[what].format(x=number(frame.x(item)), y=y, fill=fill)
-    top, base = number(frame.middles[i] - _LINE / 2), number(frame.middles[i] + 4)
-    return (
-        f'<a href="#row-{item.index + 1}" data-i="{i}" class="{what}"><title>{text(words(row))}</title>'
-        f'<rect class="hit" y="{top}" width="{number(width)}" height="{_LINE}"/>{shape}'
-        f'<text class="figure" x="{number(frame.figure)}" y="{base}">{figure}</text>'
-        f'<text x="{number(frame.name)}" y="{base}"><tspan class="name">{name}</tspan><tspan class="op" dx="10">{op}</tspan></text></a>\n'
-    )
-
-
-def _point(i: int, item: Item, frame: _Frame) -> str:
-    x, y = number(frame.x(item)), number(frame.middles[i])
-    if item.kind == "join":
-        return _SHAPES["join"].format(x=x, y=y) + "\n"
-    return (
-        f'<path class="input" d="M{x} {y}m-6-4h12l-6 9z"/><text class="input" x="{number(frame.name)}" '
-        f'y="{number(frame.middles[i] + 4)}">{text(_input_name(item))}</text>\n'
-    )
+            yield source, None, f"M{number(x)} {number(frame.middles[source])}V{number(end)}"
 
 
 def _input_name(item: Item) -> str:

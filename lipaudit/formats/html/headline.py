@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from lipaudit.escaping import printable
-from lipaudit.formats.html.markup import text
 from lipaudit.records.report import AuditReport, DomainRecord, NetworkRecord
 from lipaudit.text.domain import pixels_are_the_input, place
 from lipaudit.text.numbers import estimate_text, log10_estimate_text, log10_upper_text, lower_text, upper_bound_text
 from lipaudit.text.summary import headline, title, warning
 
 
-def render(report: AuditReport) -> str:
-    """The head as HTML."""
+@dataclass(frozen=True)
+class Head:
+    """What the head of the page shows."""
+
+    name: str
+    details: str
+    warning: str
+    verdict: str
+    label: str
+    loud: bool
+    facts: tuple[tuple[str, str], ...]
+    headline: str
+
+
+def head(report: AuditReport) -> Head:
+    """The head of a report's page."""
     name = printable(report.model.spec)
-    rest = title(report.model).removeprefix(name)
-    first = warning(report)
-    verdict, label, loud = _verdict(report)
-    facts = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in _facts(report))
-    return f"""<header>
-<p class="kind">Lipschitz audit</p>
-<h1><bdi>{text(name)}</bdi><span>{text(rest)}</span></h1>
-{f'<p class="warning" role="note">{text(first)}</p>' if first else ""}
-<div class="verdict{" loud" if loud else ""}">
-<div><p class="figure">{text(verdict)}</p><p class="label">{text(label)}</p></div>
-<dl>{facts}</dl>
-</div>
-<p class="headline">{text(headline(report))}</p>
-</header>"""
+    details = title(report.model).removeprefix(name)
+    return Head(name, details, warning(report), *_verdict(report), tuple(_facts(report)), headline(report))
 
 
 def _verdict(report: AuditReport) -> tuple[str, str, bool]:

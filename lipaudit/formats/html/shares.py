@@ -7,39 +7,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lipaudit.formats.columns import Group, group_rows
-from lipaudit.formats.html.markup import number, text
 from lipaudit.records.report import LayerRecord
-from lipaudit.text.numbers import count_text, share_text
+from lipaudit.text.numbers import count_text
 
 _MOST, _SHRINKING = 15, 5  # bars of rows that stretch, and of rows that shrink
 
 
 @dataclass(frozen=True)
-class _Bar:
-    """A line of a chart; the sum of many rows is no bar beside single ones, and is not ``drawn``."""
+class Bar:
+    """The share of something, and the part of the page that it leads to; the sum of many rows is not ``drawn`` beside single ones."""
 
     label: str
     share: float
-    link: str = ""
+    key: str = ""
     drawn: bool = True
 
 
-def render(rows: Sequence[LayerRecord]) -> str:
-    """The bar charts; empty where no row has a share."""
+@dataclass(frozen=True)
+class Chart:
+    """Bars on one scale, from ``low`` (at most 0) to ``low + span``."""
+
+    heading: str
+    bars: Sequence[Bar]
+    low: float
+    span: float
+
+
+def charts(rows: Sequence[LayerRecord]) -> list[Chart]:
+    """The charts; empty where no row has a share."""
     if not any(row.share for row in rows):
-        return ""
-    charts = [_chart("By row", _by_row(rows))]
+        return []
+    found = [_chart("By row", _by_row(rows))]
     parts, ops = _by_part(rows), _by_operation(rows)
     if 1 < len(parts) <= min(_MOST, len(rows) - 1):
-        charts.append(_chart("By part of the network", parts))
+        found.append(_chart("By part of the network", parts))
     if 1 < len(ops) <= min(_MOST, len(rows) - 1):
-        charts.append(_chart("By operation", ops))
-    return f'<div class="charts">{"".join(charts)}</div>'
+        found.append(_chart("By operation", ops))
+    return found
 
 
-def _by_row(rows: Sequence[LayerRecord]) -> list[_Bar]:
-    """The rows with the largest shares of both signs, the largest first, and the others as one bar per sign."""
-    bars = [_Bar(row.name, row.share, f"#row-{i}") for i, row in enumerate(rows, start=1) if row.share]
+def _by_row(rows: Sequence[LayerRecord]) -> list[Bar]:
+    """The rows with the largest shares of both signs, the largest first, and the others as one sum per sign."""
+    bars = [Bar(row.name, row.share, f"row-{i}") for i, row in enumerate(rows, start=1) if row.share]
     bars.sort(key=lambda entry: -entry.share)
     up, down = [b for b in bars if b.share > 0], [b for b in bars if b.share < 0]
     most = _MOST if len(up) > _MOST + 1 else len(up)
@@ -48,42 +57,27 @@ def _by_row(rows: Sequence[LayerRecord]) -> list[_Bar]:
     return [*up[:most], *_rest(up[most:], "stretch"), *_rest(down[: len(down) - shrinking], "shrink"), *last]
 
 
-def _rest(bars: Sequence[_Bar], what: str) -> list[_Bar]:
+def _rest(bars: Sequence[Bar], what: str) -> list[Bar]:
     if not bars:
         return []
-    return [
-        _Bar(f"{count_text(len(bars), 'other row')} that {what}", math.fsum(entry.share for entry in bars), drawn=False)
-    ]
+    label = f"{count_text(len(bars), 'other row')} that {what}"
+    return [Bar(label, math.fsum(entry.share for entry in bars), drawn=False)]
 
 
-def _by_part(rows: Sequence[LayerRecord]) -> list[_Bar]:
+def _by_part(rows: Sequence[LayerRecord]) -> list[Bar]:
     groups = group_rows(rows, 1)
-    return [_Bar(g.label if isinstance(g, Group) else g.name, g.share or 0.0) for g in groups]
+    return [Bar(g.label if isinstance(g, Group) else g.name, g.share or 0.0) for g in groups]
 
 
-def _by_operation(rows: Sequence[LayerRecord]) -> list[_Bar]:
-    found: dict[str, list[float]] = {}
+def _by_operation(rows: Sequence[LayerRecord]) -> list[Bar]:
+    shares: dict[str, list[float]] = {}
     for row in rows:
-        found.setdefault(row.op, []).append(row.share or 0.0)
-    bars = [_Bar(f"{op} ({count_text(len(shares), 'row')})", math.fsum(shares)) for op, shares in found.items()]
+        shares.setdefault(row.op, []).append(row.share or 0.0)
+    bars = [Bar(f"{op} ({count_text(len(parts), 'row')})", math.fsum(parts)) for op, parts in shares.items()]
     return sorted(bars, key=lambda entry: -entry.share)
 
 
-def _chart(heading: str, bars: Sequence[_Bar]) -> str:
+def _chart(heading: str, bars: Sequence[Bar]) -> Chart:
     drawn = [entry.share for entry in bars if entry.drawn]
     low, high = min(0.0, *drawn), max(0.0, *drawn)
-    lines = "".join(_line(entry, low, high - low or 1.0) for entry in bars)
-    return f'<figure class="shares"><figcaption>{heading}</figcaption><ul>{lines}</ul></figure>'
-
-
-def _line(entry: _Bar, low: float, span: float) -> str:
-    name = f"<bdi>{text(entry.label)}</bdi>"
-    name = f'<a href="{entry.link}">{name}</a>' if entry.link else name
-    bar = ""
-    if entry.drawn:
-        start, end = sorted((-low / span, (entry.share - low) / span))
-        bar = (
-            f'<svg class="bar" aria-hidden="true" height="8"><rect class="{"down" if entry.share < 0 else "up"}" '
-            f'x="{number(start * 100)}%" width="{number((end - start) * 100)}%" height="8"/></svg>'
-        )
-    return f'<li><span class="name">{name}</span><span class="share">{share_text(entry.share)}</span>{bar}</li>'
+    return Chart(heading, bars, low, high - low or 1.0)

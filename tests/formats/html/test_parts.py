@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lipaudit.formats.html import depth, shares
-from lipaudit.formats.html.brackets import axis, bar
+from lipaudit.formats.html.brackets import axis, bracket
 from lipaudit.formats.html.depth import ticks
+from lipaudit.formats.html.page import render
 from lipaudit.formats.html.ranks import ranks
 from lipaudit.formats.html.rows import kind, log10_figure, words
 from lipaudit.formats.html.scale import Scale, colour
 from lipaudit.records.report import LayerRecord
+from lipaudit.text.numbers import share_text
 from tests.records import (
     fakes,
 )
@@ -101,27 +103,23 @@ def test_a_bracket_is_drawn_from_its_lower_to_its_upper_bound() -> None:
     rows = (row, fakes.layer("small", 0.1, lower_bound=0.1, log10_lower_bound=-1.0), fakes.layer("large", 1000.0))
     scale = axis(rows)
     assert scale == Scale(-1.0, 3.0)
-    (drawn,) = re.findall(
-        r'<rect class="outlined" x="([\d.]+)" y="3" width="([\d.]+)"', bar(row, scale, Scale(-1.0, 3.0))
-    )
-    start, width = map(float, drawn)
+    drawn = bracket(row, scale, Scale(-1.0, 3.0))
+    assert drawn is not None
+    start, width = float(drawn.left), float(drawn.width)
     room = 104 - 2 * 4
     assert start == pytest.approx(4 + room * 0.5)
     assert start + width == pytest.approx(4 + room * 0.75)
 
 
 def test_marks_differ_by_shape_where_there_is_no_bound() -> None:
-    scale = Scale(0.0, 1.0)
-    drawn = [
-        bar(row, scale, scale)
-        for row in (
-            fakes.layer("r", 2.0),
-            fakes.layer("one-sided", 2.0, lower_bound=None, log10_lower_bound=None),
-            fakes.estimated("guess", 2.0),
-            fakes.missing("g", "unbounded", "mul", ""),
-            fakes.missing("u", "unsupported", "fft", ""),
-        )
-    ]
+    rows = (
+        fakes.layer("r", 2.0),
+        fakes.layer("one-sided", 2.0, lower_bound=None, log10_lower_bound=None),
+        fakes.estimated("guess", 2.0),
+        fakes.missing("g", "unbounded", "mul", ""),
+        fakes.missing("u", "unsupported", "fft", ""),
+    )
+    drawn = re.findall(r'<svg class="bracket".*?</svg>', render(fakes.report(rows, status="unsupported")))
     shapes = [re.sub(r"#[0-9a-f]{6}|[\d.]+", "", one) for one in drawn]
     assert len(set(shapes)) == 5
 
@@ -149,14 +147,14 @@ def test_words_round_outwards_and_name_what_there_is_none_of() -> None:
     assert words(fakes.missing("gate", "unbounded", "mul", "why")) == "gate (mul); UNBOUNDED; why; reads input"
 
 
-def bars(chart: str) -> list[tuple[str, str]]:
-    return re.findall(r'<bdi>(.*?)</bdi>.*?<span class="share">(.*?)</span>', chart)
+def bars(chart: shares.Chart) -> list[tuple[str, str]]:
+    return [(bar.label, share_text(bar.share)) for bar in chart.bars]
 
 
 def test_rows_beyond_the_largest_are_summed_by_their_sign() -> None:
     rows = [fakes.layer(f"r{i}", share=i / 1000) for i in range(1, 40)]
     rows += [fakes.layer(f"s{i}", share=-i / 100) for i in range(1, 11)]
-    by_row = bars(shares.render(rows).split("</figure>")[0])
+    by_row = bars(shares.charts(rows)[0])
     assert by_row[0] == ("r39", "3.9%")
     assert by_row[15] == ("24 other rows that stretch", "30.0%")
     assert by_row[16] == ("5 other rows that shrink", "-15.0%")
@@ -170,10 +168,10 @@ def test_parts_and_operations_sum_their_rows() -> None:
         fakes.layer("body.0", share=0.25, op="linear"),
         fakes.layer("body.1", share=0.25, op="linear"),
     ]
-    charts = shares.render(rows).split("</figure>")
+    charts = shares.charts(rows)
     assert bars(charts[1]) == [("stem (1 layer)", "50.0%"), ("body (2 layers)", "50.0%")]
     assert bars(charts[2]) == [("conv2d (1 row)", "50.0%"), ("linear (2 rows)", "50.0%")]
-    assert shares.render([replace(row, share=None) for row in rows]) == ""
+    assert shares.charts([replace(row, share=None) for row in rows]) == []
 
 
 def test_the_bars_over_depth_have_the_heights_of_the_factors() -> None:
@@ -183,7 +181,11 @@ def test_the_bars_over_depth_have_the_heights_of_the_factors() -> None:
         fakes.missing("c", "unbounded", "mul", ""),
         fakes.layer("d", 1.0),
     )
-    chart = depth.render(fakes.report(rows, status="unbounded"), Scale.of(rows))
-    heights = [float(height) for height in re.findall(r' height="([\d.]+)" (?:fill="#|class="out)', chart)]
-    assert heights == [100.0, 100.0, 1.0]  # of a frame of 200 from 10^-2 to 10^2; a factor of 1 is a line
-    assert 'height="200" fill="url(#unbounded)"' in chart
+    (chart,) = depth.charts(fakes.report(rows, status="unbounded"), Scale.of(rows))
+    # of a frame of 200 from 10^-2 to 10^2; a factor of 1 is a line
+    assert [(bar.kind, bar.height) for bar in chart.bars] == [
+        ("bound", 100),
+        ("bound", 100),
+        ("unbounded", 200),
+        ("bound", 1),
+    ]
