@@ -12,9 +12,9 @@ import torch
 from benchmarks.layers import Layer
 from benchmarks.published import REFERENCE, figure
 from benchmarks.timing import read_backs, wall_clock
-from lipaudit.spectral.convolution.batch import convolution_norms
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.convolution.norm_batch import convolution_norms
 
 
 def figures(method: str, kernels: Sequence[Convolution]) -> list[float]:

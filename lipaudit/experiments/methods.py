@@ -11,9 +11,9 @@ import torch
 import lipaudit.spectral.published  # noqa: F401  registers the methods
 from lipaudit.experiments.device import timed
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.convolution.batch import convolution_norms
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import ConvolutionNorm
+from lipaudit.spectral.convolution.norm_batch import convolution_norms
 from lipaudit.spectral.published.registry import Method, Options, find_method, measure, measure_matrix
 
 _STRIDE_1 = ", stride 1"
@@ -31,7 +31,7 @@ def short(name: str) -> str:
 class TimedNorms:
     """A way to find norms (:class:`lipaudit.spectral.oracle.Norms`): a published method on a device, with the time it takes.
 
-    The certified method works in float64; on a GPU as :mod:`lipaudit.spectral.convolution.batch` does, one layer at a time. With
+    The certified method works in float64; on a GPU as :mod:`lipaudit.spectral.convolution.norm_batch` does, one layer at a time. With
     ``stride_1`` the stride of convolutions is ignored, as most papers do. ``dense`` may be shared by several of them.
     """
 

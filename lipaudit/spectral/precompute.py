@@ -15,9 +15,9 @@ import torch
 from lipaudit.errors import NonFiniteWeightsError, OutputError
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.cache import NormStore, stored_key
-from lipaudit.spectral.convolution.batch import convolution_norms, matrix_norms
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import ConvolutionNorm, convolution_norm
+from lipaudit.spectral.convolution.norm_batch import convolution_norms, matrix_norms
 from lipaudit.spectral.fingerprint import content_key
 from lipaudit.spectral.matrix.gram import spectral_norm
 from lipaudit.spectral.oracle import CertifiedNorms

@@ -16,7 +16,7 @@ from lipaudit.spectral import (
 )
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.convolution.geometry import Convolution, padding_source
-from lipaudit.spectral.matrix.batch import largest_spectral_norm
+from lipaudit.spectral.matrix.gram_batch import largest_spectral_norm
 from lipaudit.spectral.rounding import gamma
 
 # Operators of up to this many entries per group are small.

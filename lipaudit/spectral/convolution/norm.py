@@ -20,8 +20,8 @@ from lipaudit.spectral.convolution.explicit import group_entries, group_work, is
 from lipaudit.spectral.convolution.frequencies import Reduction, crop, reduce, window_copies
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.gram_at_frequencies import symbol_gram
-from lipaudit.spectral.convolution.lattice import Supremum, grid_supremum, starting_points, torus_supremum
 from lipaudit.spectral.convolution.power_iteration import lower_bound
+from lipaudit.spectral.convolution.search import Supremum, grid_supremum, starting_points, torus_supremum
 from lipaudit.spectral.matrix.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.rounding import as_float64, check_tensor, log_power_of_two, scale_to_unit
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from lipaudit.spectral.bracket import log_down
 from lipaudit.spectral.convolution.geometry import Convolution, padding_copies
-from lipaudit.spectral.convolution.lattice import Supremum
+from lipaudit.spectral.convolution.search import Supremum
 from lipaudit.spectral.matrix.lanczos import lanczos
 from lipaudit.spectral.rounding import gamma
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from lipaudit.errors import NonFiniteWeightsError
-from lipaudit.spectral.matrix.batch import largest_spectral_norm
 from lipaudit.spectral.matrix.gram import spectral_norm
+from lipaudit.spectral.matrix.gram_batch import largest_spectral_norm
 
 
 def _batches() -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lipaudit.spectral.convolution.geometry import polyphase
-from lipaudit.spectral.convolution.lattice import Supremum, grid_supremum, torus_supremum
+from lipaudit.spectral.convolution.search import Supremum, grid_supremum, torus_supremum
 from lipaudit.spectral.convolution.symbol import Frequencies, SymbolGram
 
 

@@ -14,9 +14,9 @@ from lipaudit.spectral.convolution import (
     frequencies,
     search_batch,
 )
-from lipaudit.spectral.convolution.batch import convolution_norms, matrix_norms
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.convolution.norm_batch import convolution_norms, matrix_norms
 from lipaudit.spectral.convolution.search_batch import gram_iteration
 from tests.spectral.geometries import Case, cases
 from tests.spectral.reference import check_bracket, log_spectral_norm

@@ -18,9 +18,9 @@ from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, rou
 from lipaudit.spectral.convolution.explicit import is_small
 from lipaudit.spectral.convolution.frequencies import Reduction, crop, reduce
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.lattice import cosine_squared, lattice
 from lipaudit.spectral.convolution.norm import ZERO, ConvolutionNorm, convolution_norm
 from lipaudit.spectral.convolution.power_iteration import Waves, lower_bounds
+from lipaudit.spectral.convolution.search import cosine_squared, lattice
 from lipaudit.spectral.convolution.search_batch import Peaks, Search, suprema, together
 from lipaudit.spectral.convolution.symbol import SymbolGram, tap_sizes
 from lipaudit.spectral.matrix.gram import check_tolerance, spectral_norm
