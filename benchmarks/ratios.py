@@ -39,7 +39,8 @@ from benchmarks.layers import Layer, load_layers, split_name
 from benchmarks.published import ITERATIONS, PAPER, figure
 from benchmarks.timing import Call, Timing, take_turns
 from benchmarks.together import check_overlap, print_together
-from lipaudit.spectral.convolution.norm import ConvolutionNorm, convolution_norm
+from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.linear_map import OperatorNorm
 
 NETWORKS = ("resnet18", "resnet50", "resnet152", "vgg16", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
 PARTS: dict[str, Callable[[Layer], bool]] = {
@@ -59,8 +60,8 @@ class Row:
     others: dict[str, Timing]
 
     @property
-    def norm(self) -> ConvolutionNorm:
-        found: ConvolutionNorm = self.ours.result
+    def norm(self) -> OperatorNorm:
+        found: OperatorNorm = self.ours.result
         return found
 
 

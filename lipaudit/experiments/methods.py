@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -12,8 +11,8 @@ import lipaudit.spectral.published  # noqa: F401  registers the methods
 from lipaudit.experiments.device import timed
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ConvolutionNorm
 from lipaudit.spectral.convolution.norm_batch import convolution_norms
+from lipaudit.spectral.linear_map import LinearMap, OperatorNorm
 from lipaudit.spectral.published.registry import Method, Options, find_method, measure, measure_matrix
 
 _STRIDE_1 = ", stride 1"
@@ -48,29 +47,27 @@ class TimedNorms:
         """The one in the options."""
         return self.options.tolerance
 
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        """The method's figure for a convolution."""
-        there = convolution.to(self.device)
+    def norm(self, linear: LinearMap) -> OperatorNorm:
+        """The method's figure for a convolution; the certified norm of a matrix, whatever the method: these methods are about convolutions.
+
+        Convolutions are timed. Matrices are not, and their norms are kept in ``dense``.
+        """
+        if isinstance(linear, torch.Tensor):
+            key = (linear.data_ptr(), *linear.shape)
+            if key not in self.dense:
+                self.dense[key] = measure_matrix(find_method(OURS), linear.cpu(), self.options)
+            return OperatorNorm(self.dense[key], OURS)
+        there = linear.to(self.device)
         if self.stride_1:
             there = replace(there, stride=(1,) * len(there.stride))
         bracket, seconds = timed(lambda: self._figure(there), self.device)
         self.seconds.append(seconds)
-        return ConvolutionNorm(bracket, self.method.name)
+        return OperatorNorm(bracket, self.method.name)
 
     def _figure(self, convolution: Convolution) -> Bracket:
         if self.method.name == OURS and self.device.type == "cuda":
             return convolution_norms([convolution], self.options.tolerance)[0].bracket
         return measure(self.method, convolution, self.options)
-
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        """The certified spectral norm, whatever the method: these methods are about convolutions. Not timed, kept in ``dense``."""
-        found = []
-        for matrix in matrices:
-            key = (matrix.data_ptr(), *matrix.shape)
-            if key not in self.dense:
-                self.dense[key] = measure_matrix(find_method(OURS), matrix.cpu(), self.options)
-            found.append(self.dense[key])
-        return Bracket.maximum(found)
 
 
 def timed_norms(
@@ -92,5 +89,5 @@ def warm_up(norms: TimedNorms) -> None:
 
 def figure(norms: TimedNorms, convolution: Convolution) -> tuple[float, Rigor, float]:
     """The figure of one convolution in plain units (rounded up), what it is worth for that convolution, and the seconds."""
-    bracket = norms.convolution(convolution).bracket
+    bracket = norms.norm(convolution).bracket
     return bracket.upper, bracket.rigor, norms.seconds[-1]

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lipaudit.spectral.convolution import (
-    power_iteration,
-)
+from lipaudit.spectral.convolution import power_iteration
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.araujo2021 import grid_bound
 from lipaudit.spectral.published.operator_power import operator_and_adjoint, random_input, rising_norms

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 import torch
 
@@ -32,6 +31,7 @@ from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.graph.recurrent import RECURRENT, cell_gates, directions, gates, kind_of
 from lipaudit.graph.rewrite import label
 from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.linear_map import LinearMap
 
 # The two factors of a matrix product, by operation.
 FACTORS = {
@@ -42,7 +42,6 @@ FACTORS = {
     "aten.bmm.default": ("self", "mat2"),
 }
 _WEIGHTS = {"weight", *(key for _, key in FACTORS.values())}
-LinearMap: TypeAlias = Convolution | torch.Tensor
 
 
 class Kind(StrEnum):

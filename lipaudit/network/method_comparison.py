@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
@@ -24,9 +24,9 @@ from lipaudit.network.propagate import Propagation, evaluate_rules, propagate
 from lipaudit.rules.effect import Settings, Status
 from lipaudit.spectral.bracket import Bracket, round_down
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ConvolutionNorm
 from lipaudit.spectral.convolution.power_iteration import lower_bound
 from lipaudit.spectral.fingerprint import content_key
+from lipaudit.spectral.linear_map import LinearMap, OperatorNorm
 from lipaudit.spectral.oracle import CertifiedNorms, Norms, PublishedNorms
 from lipaudit.spectral.precompute import Progress
 from lipaudit.spectral.published.registry import Method, Options
@@ -61,15 +61,17 @@ class Measurement:
 class TrueNorms(CertifiedNorms):
     """Certified brackets whose lower ends come from a longer Lanczos process."""
 
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        """The certified bracket, its lower end raised where the iteration on the true operator gets further."""
-        found = super().convolution(convolution)
-        ordinary = convolution.adjoint() if convolution.transposed else convolution
+    def norm(self, linear: LinearMap) -> OperatorNorm:
+        """The certified bracket; the lower end of a convolution is raised where the iteration on the true operator gets further."""
+        norm = super().norm(linear)
+        if isinstance(linear, torch.Tensor):
+            return norm
+        ordinary = linear.adjoint() if linear.transposed else linear
         kernel, exponent = scale_to_unit(as_float64(ordinary.kernel), dims=ordinary.kernel.dim())
         log = lower_bound(ordinary.with_kernel(kernel), None, STEPS)
         log = round_down(log + log_power_of_two(float(exponent))[0]) if log > -math.inf else log
-        lower = min(max(found.bracket.log_lower, log), found.bracket.log_upper)
-        return replace(found, bracket=replace(found.bracket, log_lower=lower, ends=None))
+        lower = min(max(norm.bracket.log_lower, log), norm.bracket.log_upper)
+        return replace(norm, bracket=replace(norm.bracket, log_lower=lower, ends=None))
 
 
 @dataclass(eq=False)
@@ -99,24 +101,19 @@ class TimedNorms:
         """Whether something was not measured for lack of time."""
         return any(found.outcome is Outcome.SKIPPED for found in self._known.values())
 
-    def measured(self, linear: Convolution | Dense) -> Measurement:
-        """The figure of a convolution or a dense layer."""
-        if isinstance(linear, Convolution):
-            return self._recalled(content_key(linear), lambda: self.norms.convolution(linear).bracket)
-        return self._recalled(content_key(linear.weight), lambda: self.norms.matrices([linear.weight]))
-
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        """The figure, recalled or measured."""
-        return ConvolutionNorm(_figure(self.measured(convolution)), "")
-
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        """The largest of the figures, each recalled or measured."""
-        return Bracket.maximum(_figure(self.measured(Dense(matrix))) for matrix in matrices)
-
-    def _recalled(self, key: bytes, measure: Callable[[], Bracket]) -> Measurement:
+    def measured(self, linear: LinearMap) -> Measurement:
+        """The figure of a convolution or a matrix, recalled or measured."""
+        key = content_key(linear)
         if key not in self._known:
-            self._known[key] = self._measure(measure)
+            self._known[key] = self._measure(lambda: self.norms.norm(linear).bracket)
         return self._known[key]
+
+    def norm(self, linear: LinearMap) -> OperatorNorm:
+        """See :class:`~lipaudit.spectral.oracle.Norms`."""
+        measurement = self.measured(linear)
+        if measurement.bracket is None:
+            raise MethodError(measurement.reason)
+        return OperatorNorm(measurement.bracket)
 
     def _measure(self, measure: Callable[[], Bracket]) -> Measurement:
         if self.seconds >= self.limit:
@@ -196,7 +193,7 @@ def compare_methods(
         for node, linear in nodes:
             if progress is not None:
                 progress(next(steps), total, f"{name} {node.module or node.name}")
-            row.append(norms.measured(linear))
+            row.append(norms.measured(linear.weight if isinstance(linear, Dense) else linear))
         return row
 
     truths = figures("true norm", TimedNorms(TrueNorms(tolerance)))
@@ -230,9 +227,3 @@ def gaps(result: MethodResult, graph: Graph) -> list[str]:
         for node in graph
         if node.op != "input" and effects[node.name].status is not Status.FINITE
     ]
-
-
-def _figure(found: Measurement) -> Bracket:
-    if found.bracket is None:
-        raise MethodError(found.reason)
-    return found.bracket

@@ -17,7 +17,7 @@ import torch
 
 from lipaudit.errors import OutputError
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.convolution.norm import ConvolutionNorm
+from lipaudit.spectral.linear_map import OperatorNorm
 
 FILE = "norms.sqlite"
 _WAIT = 60.0  # seconds for another process that writes
@@ -33,7 +33,7 @@ class NormStore:
 
     >>> import tempfile
     >>> store = NormStore(Path(tempfile.mkdtemp()))
-    >>> store.write({b"key": ConvolutionNorm(Bracket.exact(2.0), "matrix")})
+    >>> store.write({b"key": OperatorNorm(Bracket.exact(2.0), "matrix")})
     >>> store.read([b"key", b"other"])[b"key"].note
     'matrix'
     """
@@ -46,7 +46,7 @@ class NormStore:
             connection.execute(_TABLE)
             connection.execute(f"SELECT {_COLUMNS} FROM norms LIMIT 0")  # another table of that name is found here
 
-    def read(self, keys: Iterable[bytes]) -> dict[bytes, ConvolutionNorm]:
+    def read(self, keys: Iterable[bytes]) -> dict[bytes, OperatorNorm]:
         """What is known of the keys."""
         wanted = list(keys)
         found = {}
@@ -58,7 +58,7 @@ class NormStore:
                 found.update({row[0]: _norm(row) for row in rows if row[5] == _check_sum(row[:5])})
         return found
 
-    def write(self, norms: Mapping[bytes, ConvolutionNorm]) -> None:
+    def write(self, norms: Mapping[bytes, OperatorNorm]) -> None:
         """Keep norms, all of them or none."""
         rows = []
         for key, norm in norms.items():
@@ -101,6 +101,6 @@ def _check_sum(row: tuple[object, ...]) -> bytes:
     return blake2b(repr(row).encode(), digest_size=16).digest()
 
 
-def _norm(row: tuple[bytes, float, float, str, str, bytes]) -> ConvolutionNorm:
+def _norm(row: tuple[bytes, float, float, str, str, bytes]) -> OperatorNorm:
     _, log_lower, log_upper, rigor, note, _ = row
-    return ConvolutionNorm(Bracket(log_lower, log_upper, Rigor(rigor)), note)
+    return OperatorNorm(Bracket(log_lower, log_upper, Rigor(rigor)), note)

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from lipaudit.spectral import (
-    directed_rounding,
-)
+from lipaudit.spectral import directed_rounding
 
 
 @dataclass(frozen=True)

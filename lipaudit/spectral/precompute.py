@@ -1,34 +1,32 @@
 """The norms of all weights of a network, found before any rule asks for them: equal ones once, several at a time.
 
 On a CPU the layers are shared among threads that compute with one thread each, which takes less than several threads for one layer;
-only the largest are worked on by all threads. On a GPU they form batches (``many``). What a store already knows is not computed.
+only the largest are worked on by all threads. On a GPU they form batches
+(:mod:`lipaudit.spectral.convolution.norm_batch`). What a store already knows is not computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 
 import torch
 
 from lipaudit.errors import NonFiniteWeightsError, OutputError
-from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.cache import NormStore, stored_key
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ConvolutionNorm, convolution_norm
 from lipaudit.spectral.convolution.norm_batch import convolution_norms, matrix_norms
 from lipaudit.spectral.fingerprint import content_key
-from lipaudit.spectral.matrix.gram import spectral_norm
-from lipaudit.spectral.oracle import CertifiedNorms
+from lipaudit.spectral.linear_map import LinearMap, OperatorNorm
+from lipaudit.spectral.oracle import CertifiedNorms, certified_norm
 from lipaudit.spectral.rounding import is_finite
 
 # Layers that are worked on at a time hold some hundred megabytes each.
 MOST_WORKERS = 4
-# Weights with more numbers are worked on by all threads, one after another.
+# LinearMaps with more numbers are worked on by all threads, one after another.
 LARGE_NUMBERS = 2**24
 
-Weight = Convolution | torch.Tensor
 Progress = Callable[[int, int, str], None]
 
 
@@ -51,7 +49,7 @@ class KnownNorms(CertifiedNorms):
 
     def __init__(
         self,
-        weights: Sequence[tuple[str, Weight]],
+        weights: Sequence[tuple[str, LinearMap]],
         tolerance: float,
         device: torch.device | str = "cpu",
         store: NormStore | None = None,
@@ -64,7 +62,7 @@ class KnownNorms(CertifiedNorms):
         named = dict(zip(keys, weights, strict=True))
         found = {} if store is None else store.read(named)
         self.distinct, self.recalled = len(named), len(found)
-        fresh: dict[bytes, ConvolutionNorm] = {}
+        fresh: dict[bytes, OperatorNorm] = {}
         self.unsaved = ""
         try:
             _find({key: named[key] for key in named if key not in found}, tolerance, place, progress, fresh)
@@ -78,25 +76,17 @@ class KnownNorms(CertifiedNorms):
         }
         self._by_content = {content: found[key] for content, key in zip(contents, keys, strict=True) if key in found}
 
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        """The norm that was computed in advance, else the convolution's alone."""
-        known = self._known(convolution)
-        return super().convolution(convolution) if known is None else known
+    def norm(self, linear: LinearMap) -> OperatorNorm:
+        """The norm that was computed in advance, else one that is computed now."""
+        return self._known(linear) or super().norm(linear)
 
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        """The largest norm; what was computed in advance is not computed again."""
-        pairs = [(matrix, self._known(matrix)) for matrix in matrices]
-        unknown = [matrix for matrix, norm in pairs if norm is None]
-        known = [norm.bracket for _, norm in pairs if norm is not None]
-        return Bracket.maximum([*known, *([super().matrices(unknown)] if unknown else [])])
-
-    def _known(self, weight: Weight) -> ConvolutionNorm | None:
+    def _known(self, weight: LinearMap) -> OperatorNorm | None:
         if (same := self._by_identity.get(id(weight))) is not None:
             return same[1]
         return self._by_content.get(content_key(weight))
 
 
-def _kept(store: NormStore, norms: Mapping[bytes, ConvolutionNorm]) -> str:
+def _kept(store: NormStore, norms: Mapping[bytes, OperatorNorm]) -> str:
     """Write norms that are good without being written; why not, if not."""
     try:
         store.write(norms)
@@ -106,13 +96,13 @@ def _kept(store: NormStore, norms: Mapping[bytes, ConvolutionNorm]) -> str:
 
 
 def _find(
-    weights: Mapping[bytes, tuple[str, Weight]],
+    weights: Mapping[bytes, tuple[str, LinearMap]],
     tol: float,
     device: torch.device,
     progress: Progress | None,
-    found: dict[bytes, ConvolutionNorm],
+    found: dict[bytes, OperatorNorm],
 ) -> None:
-    """Fill in the norms by key. Weights with NaN or infinity are left out: the rule that asks for them tells where they are."""
+    """Fill in the norms by key. LinearMaps with NaN or infinity are left out: the rule that asks for them tells where they are."""
     if progress is not None:
         progress(0, len(weights), "")
     if device.type != "cpu":
@@ -125,7 +115,7 @@ def _find(
             progress(count, len(weights), weights[key][0])
 
 
-def _on_cpu(weights: Mapping[bytes, tuple[str, Weight]], tol: float) -> Iterator[tuple[bytes, ConvolutionNorm | None]]:
+def _on_cpu(weights: Mapping[bytes, tuple[str, LinearMap]], tol: float) -> Iterator[tuple[bytes, OperatorNorm | None]]:
     """Keys and norms as they are found, the largest weights first."""
     order = sorted(weights, key=lambda key: -_numbers(weights[key][1]))
     workers = min(MOST_WORKERS, torch.get_num_threads())
@@ -153,31 +143,29 @@ def _one_thread_each() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _norm(weight: Weight, tol: float) -> ConvolutionNorm | None:
+def _norm(linear: LinearMap, tol: float) -> OperatorNorm | None:
     try:
-        if isinstance(weight, Convolution):
-            return convolution_norm(weight, tol)
-        return ConvolutionNorm(spectral_norm(weight, tol), "matrix")
+        return certified_norm(linear, tol)
     except NonFiniteWeightsError:
         return None
 
 
-def _tensor(weight: Weight) -> torch.Tensor:
+def _tensor(weight: LinearMap) -> torch.Tensor:
     return weight.weight if isinstance(weight, Convolution) else weight
 
 
-def _numbers(weight: Weight) -> int:
+def _numbers(weight: LinearMap) -> int:
     return _tensor(weight).numel()
 
 
 def _in_batches(
-    weights: Mapping[bytes, tuple[str, Weight]], tol: float, device: torch.device
-) -> dict[bytes, ConvolutionNorm]:
+    weights: Mapping[bytes, tuple[str, LinearMap]], tol: float, device: torch.device
+) -> dict[bytes, OperatorNorm]:
     finite = {key: weight for key, (_, weight) in weights.items() if is_finite(_tensor(weight))}
     convolutions = {key: weight for key, weight in finite.items() if isinstance(weight, Convolution)}
     matrices = {key: weight for key, weight in finite.items() if isinstance(weight, torch.Tensor)}
     norms = convolution_norms([c.to(device) for c in convolutions.values()], tol)
     brackets = matrix_norms([m.to(device) for m in matrices.values()], tol)
     found = dict(zip(convolutions, norms, strict=True))
-    found |= {key: ConvolutionNorm(b, "matrix") for key, b in zip(matrices, brackets, strict=True)}
+    found |= {key: OperatorNorm(b, "matrix") for key, b in zip(matrices, brackets, strict=True)}
     return found

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from lipaudit.spectral import (
-    directed_rounding,
-)
+from lipaudit.spectral import directed_rounding
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.matrix.gram import spectral_norm
 from lipaudit.spectral.rounding import gamma

@@ -124,7 +124,7 @@ def test_a_bracket_holds_the_true_norm_and_is_tighter_from_below() -> None:
     ):
         kernel = torch.randn(3, 2, 3, 3, dtype=torch.float64, generator=generator) * 1e3
         operator = conv(kernel, 6, 1, **changes)
-        bracket = TrueNorms(1e-3).convolution(operator).bracket
+        bracket = TrueNorms(1e-3).norm(operator).bracket
         truth = true_norm(operator)
         assert bracket.lower <= truth * (1 + 1e-12)
         assert truth <= bracket.upper * (1 + 1e-12)
@@ -132,7 +132,7 @@ def test_a_bracket_holds_the_true_norm_and_is_tighter_from_below() -> None:
     transposed = Convolution(
         torch.randn(2, 3, 3, 3), (4, 4), (2, 2), ((1, 1), (1, 1)), (1, 1), 1, "zeros", True, (1, 1)
     )
-    bracket = TrueNorms(1e-3).convolution(transposed).bracket
+    bracket = TrueNorms(1e-3).norm(transposed).bracket
     truth = true_norm(transposed.adjoint())
     assert 0.999 * truth <= bracket.lower <= truth * (1 + 1e-12)
     assert truth <= bracket.upper * (1 + 1e-12)
@@ -180,22 +180,20 @@ def test_a_figure_that_needs_too_much_memory_is_none() -> None:
     assert (found.outcome, found.bracket) == (Outcome.UNDEFINED, None)
     assert "memory" in found.reason
     with pytest.raises(MethodError, match="memory"):
-        norms.convolution(conv(torch.ones(1, 1, 1, 1), 2))
+        norms.norm(conv(torch.ones(1, 1, 1, 1), 2))
 
 
 def test_nothing_is_measured_after_the_time_limit() -> None:
     counting = Counting()
     norms = TimedNorms(PublishedNorms(method("counting", counting), Options()), limit=10.0)
-    norms.measured(Dense(torch.ones(2, 2)))
+    norms.measured(torch.ones(2, 2))
     norms.seconds = 10.0
-    assert norms.measured(Dense(torch.ones(3, 3))) == Measurement(
-        Outcome.SKIPPED, reason="the time limit of 10 s was used up"
-    )
-    assert norms.measured(Dense(torch.ones(2, 2))).outcome is Outcome.MEASURED  # known already
+    assert norms.measured(torch.ones(3, 3)) == Measurement(Outcome.SKIPPED, reason="the time limit of 10 s was used up")
+    assert norms.measured(torch.ones(2, 2)).outcome is Outcome.MEASURED  # known already
     assert norms.skipped
     assert counting.shapes == [(2, 2, 1, 1)]
     with pytest.raises(MethodError, match="time limit"):
-        norms.matrices([torch.ones(2, 2), torch.ones(3, 3)])
+        norms.norm(torch.ones(3, 3))
 
 
 def test_progress_names_method_and_layer_and_ends_at_the_total() -> None:

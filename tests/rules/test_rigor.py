@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
-import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.rules.effect import Settings, Status
 from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
-from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ConvolutionNorm
+from lipaudit.spectral.linear_map import LinearMap, OperatorNorm
 from lipaudit.spectral.oracle import CertifiedNorms
 from tests.rules.ops.cases import Case, all_cases
 
@@ -24,15 +20,10 @@ class EstimatedNorms(CertifiedNorms):
 
     asked = 0
 
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
+    def norm(self, linear: LinearMap) -> OperatorNorm:
         type(self).asked += 1
-        found = super().convolution(convolution).bracket
-        return ConvolutionNorm(Bracket(found.log_lower, found.log_upper, Rigor.ESTIMATE), "")
-
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        type(self).asked += 1
-        found = super().matrices(matrices)
-        return Bracket(found.log_lower, found.log_upper, Rigor.ESTIMATE)
+        bracket = super().norm(linear).bracket
+        return OperatorNorm(Bracket(bracket.log_lower, bracket.log_upper, Rigor.ESTIMATE))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)

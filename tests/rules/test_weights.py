@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
-import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.node import Graph, Node
@@ -15,9 +14,8 @@ from lipaudit.graph.weights import Weight, weights_of
 from lipaudit.rules.effect import Settings
 from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ConvolutionNorm
 from lipaudit.spectral.fingerprint import content_key
+from lipaudit.spectral.linear_map import LinearMap, OperatorNorm
 from tests.rules.ops.cases import Case, all_cases
 
 
@@ -29,13 +27,9 @@ class RecordedNorms:
     weights_known: bool = True
     keys: set[bytes] = field(default_factory=set)
 
-    def convolution(self, convolution: Convolution) -> ConvolutionNorm:
-        self.keys.add(content_key(convolution))
-        return ConvolutionNorm(Bracket.exact(1.0), "")
-
-    def matrices(self, matrices: Iterable[torch.Tensor]) -> Bracket:
-        self.keys.update(content_key(matrix) for matrix in matrices)
-        return Bracket.exact(1.0)
+    def norm(self, linear: LinearMap) -> OperatorNorm:
+        self.keys.add(content_key(linear))
+        return OperatorNorm(Bracket.exact(1.0))
 
 
 def simplified(case: Case) -> list[Node]:

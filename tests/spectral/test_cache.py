@@ -12,21 +12,20 @@ import pytest
 import torch
 
 from lipaudit.errors import OutputError
-from lipaudit.spectral import (
-    cache as module,
-)
+from lipaudit.spectral import cache as module
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.cache import FILE, NormStore, stored_key
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ZERO, ConvolutionNorm
+from lipaudit.spectral.convolution.norm import ZERO
 from lipaudit.spectral.fingerprint import content_key
+from lipaudit.spectral.linear_map import OperatorNorm
 
 CPU = torch.device("cpu")
 
 
 def test_figures_come_back_bit_for_bit(tmp_path: Path) -> None:
-    norms = {bytes([i]) * 32: ConvolutionNorm(Bracket(-0.1 * i, math.pi**i), f"grid {i}x{i}") for i in range(5)}
-    norms |= {b"zero": ZERO, b"rigor": ConvolutionNorm(Bracket(0.0, 1e300, Rigor.NUMERICAL), "é")}
+    norms = {bytes([i]) * 32: OperatorNorm(Bracket(-0.1 * i, math.pi**i), f"grid {i}x{i}") for i in range(5)}
+    norms |= {b"zero": ZERO, b"rigor": OperatorNorm(Bracket(0.0, 1e300, Rigor.NUMERICAL), "é")}
     NormStore(tmp_path / "a" / "b").write(norms)
     found = NormStore(tmp_path / "a" / "b").read([*norms, b"unknown"])
     assert found == norms
@@ -36,7 +35,7 @@ def test_figures_come_back_bit_for_bit(tmp_path: Path) -> None:
 
 def test_more_keys_than_one_query_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ASKED", 3)
-    norms = {i.to_bytes(4, "big"): ConvolutionNorm(Bracket.exact(float(i)), "") for i in range(1, 11)}
+    norms = {i.to_bytes(4, "big"): OperatorNorm(Bracket.exact(float(i)), "") for i in range(1, 11)}
     NormStore(tmp_path).write(norms)
     assert NormStore(tmp_path).read(norms) == norms
 
@@ -45,7 +44,7 @@ def test_more_keys_than_one_query_takes(tmp_path: Path, monkeypatch: pytest.Monk
     "change", ["log_upper = log_upper - 1", "note = 'x'", "check_sum = NULL", "rigor = 'numerical'"]
 )
 def test_a_damaged_row_is_no_figure(tmp_path: Path, change: str) -> None:
-    NormStore(tmp_path).write({b"key": ConvolutionNorm(Bracket.exact(2.0), "matrix")})
+    NormStore(tmp_path).write({b"key": OperatorNorm(Bracket.exact(2.0), "matrix")})
     with sqlite3.connect(tmp_path / FILE) as connection:
         connection.execute(f"UPDATE norms SET {change}")
     connection.close()
@@ -88,10 +87,29 @@ def test_stored_keys_name_the_tolerance_the_device_and_the_code(monkeypatch: pyt
     assert len({*keys, stored_key(b"a", 1e-3, CPU), stored_key(b"b", 1e-3, CPU)}) == 5
 
 
+def test_the_code_is_every_file_of_the_package_and_its_subpackages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cache.py", "matrix/gram.py", "convolution/deeper/norm.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "cache.py"))
+    digests = []
+    try:
+        for name in ("", "cache.py", "matrix/gram.py", "convolution/deeper/norm.py"):
+            if name:
+                (tmp_path / name).write_text("changed")
+            module._code.cache_clear()
+            digests.append(module._code())
+    finally:
+        module._code.cache_clear()
+    assert len(set(digests)) == 4
+
+
 def _write(folder: Path, number: int) -> None:
     store = NormStore(folder)
     for i in range(20):
-        store.write({f"{number}-{i}".encode(): ConvolutionNorm(Bracket.exact(1.0 + number), "")})
+        store.write({f"{number}-{i}".encode(): OperatorNorm(Bracket.exact(1.0 + number), "")})
 
 
 def test_several_processes_share_a_folder(tmp_path: Path) -> None:
@@ -107,7 +125,7 @@ def test_several_processes_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_flipped_bits_give_an_error_of_ours_or_the_same_figures(tmp_path: Path) -> None:
-    norms = {bytes([i]) * 32: ConvolutionNorm(Bracket(-0.1 * i, 0.3 * i), "torus") for i in range(1, 30)}
+    norms = {bytes([i]) * 32: OperatorNorm(Bracket(-0.1 * i, 0.3 * i), "torus") for i in range(1, 30)}
     NormStore(tmp_path).write(norms)
     whole = (tmp_path / FILE).read_bytes()
     generator = random.Random(10)

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lipaudit.spectral import (
-    directed_rounding,
-)
+from lipaudit.spectral import directed_rounding
 from lipaudit.spectral.interval import HALF_PI, PI, Interval
 
 TINY, HUGE = 5e-324, sys.float_info.max

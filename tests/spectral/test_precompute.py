@@ -1,4 +1,4 @@
-"""Norms found beforehand are those of the same weights alone; equal weights are measured once; a store saves the work."""
+"""Norms that are computed in advance are those of the same weights alone; equal weights are measured once; a store saves the work."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ import pytest
 import torch
 
 from lipaudit.errors import NonFiniteWeightsError, OutputError
-from lipaudit.spectral import (
-    oracle as single,
-)
-from lipaudit.spectral import (
-    precompute,
-)
+from lipaudit.spectral import oracle, precompute
 from lipaudit.spectral.cache import NormStore
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ConvolutionNorm
+from lipaudit.spectral.linear_map import LinearMap, OperatorNorm
 from lipaudit.spectral.oracle import CertifiedNorms
-from lipaudit.spectral.precompute import KnownNorms, Weight
+from lipaudit.spectral.precompute import KnownNorms
 
 
 def _convolution(seed: int, size: int = 6) -> Convolution:
@@ -26,7 +21,7 @@ def _convolution(seed: int, size: int = 6) -> Convolution:
     return Convolution.like_torch(kernel, size, padding="same", padding_mode="circular")
 
 
-def _named(weights: list[Weight]) -> list[tuple[str, Weight]]:
+def _named(weights: list[LinearMap]) -> list[tuple[str, LinearMap]]:
     return [(f"layer{i}", weight) for i, weight in enumerate(weights)]
 
 
@@ -46,10 +41,8 @@ def test_the_norms_are_those_of_the_weights_alone(threads: int, large: int, monk
     matrices = [torch.eye(2) * 5, torch.ones(3, 4)]
     known, alone = KnownNorms(_named([*convolutions, *matrices]), 1e-3), CertifiedNorms(1e-3)
     assert torch.get_num_threads() == threads
-    for convolution in (*convolutions, _convolution(7)):  # the last one is not known
-        assert known.convolution(convolution) == alone.convolution(convolution)
-    assert known.matrices(matrices) == alone.matrices(matrices)
-    assert known.matrices([matrices[0], torch.eye(3) * 9]).upper >= 9
+    for linear in (*convolutions, _convolution(7), *matrices, torch.eye(3) * 9):  # two of them are not known
+        assert known.norm(linear) == alone.norm(linear)
 
 
 def test_equal_weights_are_measured_once_and_known_ones_not_again(
@@ -57,13 +50,13 @@ def test_equal_weights_are_measured_once_and_known_ones_not_again(
 ) -> None:
     measured = []
     monkeypatch.setattr(
-        precompute, "convolution_norm", lambda c, tol: measured.append(c) or single.convolution_norm(c, tol)
+        precompute, "certified_norm", lambda c, tol: measured.append(c) or oracle.certified_norm(c, tol)
     )
     one, equal, elsewhere = _convolution(0), _convolution(0), _convolution(0, size=7)
     matrix = torch.ones(2, 2)
     reports: list[tuple[int, int, str]] = []
     known = KnownNorms(_named([one, equal, elsewhere, matrix]), 1e-3, progress=lambda *report: reports.append(report))
-    assert len(measured) == 2
+    assert len(measured) == 3
     assert (known.distinct, known.recalled) == (3, 0)
     assert [done for done, _, _ in reports] == [0, 1, 2, 3]
     assert {total for _, total, _ in reports} == {3}
@@ -72,10 +65,9 @@ def test_equal_weights_are_measured_once_and_known_ones_not_again(
     def refuse(*_arguments: object) -> None:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(single, "convolution_norm", refuse)
-    monkeypatch.setattr(single, "spectral_norm", refuse)
-    assert known.convolution(one) == known.convolution(equal)
-    assert 2 <= known.matrices([matrix]).upper <= 2.01
+    monkeypatch.setattr(oracle, "certified_norm", refuse)
+    assert known.norm(one) == known.norm(equal)
+    assert 2 <= known.norm(matrix).bracket.upper <= 2.01
 
 
 def test_a_store_saves_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,24 +85,19 @@ def test_a_store_saves_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     second = KnownNorms(fresh_objects, 1e-3, store=NormStore(tmp_path / "cache"))
     assert (second.distinct, second.recalled) == (4, 4)
     for (_, before), (_, after) in zip(weights, fresh_objects, strict=True):
-        if isinstance(before, Convolution):
-            assert isinstance(after, Convolution)
-            assert first.convolution(before) == second.convolution(after)
-        else:
-            assert isinstance(after, torch.Tensor)
-            assert first.matrices([before]) == second.matrices([after])
+        assert first.norm(before) == second.norm(after)
 
 
 def test_weights_without_a_norm_are_left_to_whoever_asks(threads: int, tmp_path: Path) -> None:
     bad = torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
     known = KnownNorms(_named([torch.eye(2), bad]), 1e-3, store=NormStore(tmp_path))
-    assert known.matrices([torch.eye(2)]).upper < 1.01
+    assert known.norm(torch.eye(2)).bracket.upper < 1.01
     with pytest.raises(NonFiniteWeightsError):
-        known.matrices([bad])
+        known.norm(bad)
 
 
 def test_a_failure_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(weight: Weight, tol: float) -> ConvolutionNorm:
+    def fail(weight: LinearMap, tol: float) -> OperatorNorm:
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(precompute, "_norm", fail)

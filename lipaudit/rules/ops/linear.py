@@ -41,8 +41,8 @@ def convolution(node: Node, settings: Settings) -> Effect:
     payload = node.payload or as_convolution(node)
     if payload is None:
         return Effect.unsupported(f"{node.op} of a constant with a data-dependent kernel")
-    found = settings.norms.convolution(payload)
-    bracket, note = exact_norm(found.bracket, payload), found.note
+    norm = settings.norms.norm(payload)
+    bracket, note = exact_norm(norm.bracket, payload), norm.note
     if node.payload is not None:
         return Effect.stretch(bracket, note=note)
     factors: dict[str, Bracket | float] = {"input": bracket}

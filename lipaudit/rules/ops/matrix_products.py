@@ -23,7 +23,7 @@ BILINEAR = "matrix product of two data-dependent tensors: no finite constant hol
 
 def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket:
     """The largest spectral norm among constant matrices."""
-    return settings.norms.matrices(matrices)
+    return Bracket.maximum(settings.norms.norm(matrix).bracket for matrix in matrices)
 
 
 @rule(

@@ -11,9 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from lipaudit.spectral import (
-    directed_rounding,
-)
+from lipaudit.spectral import directed_rounding
 from lipaudit.spectral.bracket import Bracket, log_down, log_up
 from lipaudit.spectral.convolution.geometry import Convolution, padding_source
 from lipaudit.spectral.matrix.gram_batch import largest_spectral_norm

@@ -22,6 +22,7 @@ from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.gram_at_frequencies import symbol_gram
 from lipaudit.spectral.convolution.power_iteration import lower_bound
 from lipaudit.spectral.convolution.search import Supremum, grid_supremum, starting_points, torus_supremum
+from lipaudit.spectral.linear_map import OperatorNorm
 from lipaudit.spectral.matrix.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.rounding import as_float64, check_tensor, log_power_of_two, scale_to_unit
 
@@ -37,15 +38,7 @@ WRITTEN_WORK = 1e9
 PROMISING = 4
 
 
-@dataclass(frozen=True)
-class ConvolutionNorm:
-    """A bracket and the way it was found, in a few words."""
-
-    bracket: Bracket
-    note: str
-
-
-ZERO = ConvolutionNorm(Bracket(-math.inf, -math.inf), "zero kernel")
+ZERO = OperatorNorm(Bracket(-math.inf, -math.inf), "zero kernel")
 
 
 def conv_norm(
@@ -89,7 +82,7 @@ def conv_norm(
     return convolution_norm(convolution, tol).bracket
 
 
-def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> ConvolutionNorm:
+def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> OperatorNorm:
     """The bracket of a :class:`Convolution`; the upper end is certified, the lower end belongs to the true operator."""
     if not convolution.weight.numel():
         return ZERO
@@ -105,7 +98,7 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> Convolution
         found = replace(found, log_lower=_lower(ordinary, found))
     down, up = log_power_of_two(float(exponent))
     bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
-    return ConvolutionNorm(bracket, found.note)
+    return OperatorNorm(bracket, found.note)
 
 
 @dataclass(frozen=True, eq=False)

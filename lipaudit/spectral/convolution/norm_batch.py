@@ -1,7 +1,8 @@
 """Certified norms of many convolutions at once, batched by geometry: the way to a GPU's speed.
 
-The same brackets as ``convolution.convolution_norm`` finds one by one, by the same reduction to a symbol and the same certificates, in
-another order of work: layers of equal geometry are one batch, and a batch takes a fixed sequence of large steps (``suprema``). What a
+The brackets of ``norm.convolution_norm``, by the same reduction to a symbol and the same certificates, in another order of work: layers of
+equal geometry are one batch, and a batch takes a fixed sequence of large steps (``search_batch``). On a CPU that takes up to several times
+as long per layer, see ``search``; on a GPU it is the way to use it. What a
 complete lattice costs is bounded by a budget, so that large inputs take the torus with its cosine factor instead of their own grid.
 Everything is float64.
 """
@@ -18,11 +19,12 @@ from lipaudit.spectral.bracket import Bracket, log_down, log_up, round_down, rou
 from lipaudit.spectral.convolution.explicit import is_small
 from lipaudit.spectral.convolution.frequencies import Reduction, crop, reduce
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.convolution.norm import ZERO, ConvolutionNorm, convolution_norm
+from lipaudit.spectral.convolution.lattice import cosine_squared, lattice
+from lipaudit.spectral.convolution.norm import ZERO, convolution_norm
 from lipaudit.spectral.convolution.power_iteration import Waves, lower_bounds
-from lipaudit.spectral.convolution.search import cosine_squared, lattice
 from lipaudit.spectral.convolution.search_batch import Peaks, Search, suprema, together
 from lipaudit.spectral.convolution.symbol import SymbolGram, tap_sizes
+from lipaudit.spectral.linear_map import OperatorNorm
 from lipaudit.spectral.matrix.gram import check_tolerance, spectral_norm
 from lipaudit.spectral.rounding import log_power_of_two, on_device
 
@@ -35,7 +37,7 @@ TABLE_NUMBERS = 2**27
 HELD_NUMBERS = 2**27
 
 
-def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) -> list[ConvolutionNorm]:
+def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) -> list[OperatorNorm]:
     """The brackets of several convolutions, in their order; the kernels may lie on a GPU, all on the same one.
 
     Args:
@@ -53,7 +55,7 @@ def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) ->
     batches: dict[tuple[object, ...], list[int]] = {}
     for position, convolution in enumerate(convolutions):
         batches.setdefault((convolution.weight.shape, *convolution.geometry), []).append(position)
-    found: dict[int, ConvolutionNorm] = {}
+    found: dict[int, OperatorNorm] = {}
     for share in _shares(list(batches.values()), [c.weight.numel() for c in convolutions]):
         norms = together([_batch([convolutions[p] for p in positions], tol) for positions in share])
         for positions, some in zip(share, norms, strict=True):
@@ -88,7 +90,7 @@ def matrix_norms(matrices: Sequence[torch.Tensor], tol: float = 1e-3) -> list[Br
     return [found[i].bracket if i in found else spectral_norm(m.to("cpu"), tol) for i, m in enumerate(matrices)]
 
 
-def _batch(convolutions: list[Convolution], tol: float) -> Search[list[ConvolutionNorm]]:
+def _batch(convolutions: list[Convolution], tol: float) -> Search[list[OperatorNorm]]:
     """The brackets of layers of equal geometry."""
     if not convolutions[0].weight.numel():
         return [ZERO] * len(convolutions)
@@ -123,13 +125,11 @@ def _batch(convolutions: list[Convolution], tol: float) -> Search[list[Convoluti
             norms[i] = _alone(convolutions[i], tol)
             continue
         down, up = log_power_of_two(exponents[i])
-        norms[i] = ConvolutionNorm(
-            Bracket(round_down(bracket.log_lower + down), round_up(bracket.log_upper + up)), note
-        )
+        norms[i] = OperatorNorm(Bracket(round_down(bracket.log_lower + down), round_up(bracket.log_upper + up)), note)
     return norms
 
 
-def _alone(convolution: Convolution, tol: float) -> ConvolutionNorm:
+def _alone(convolution: Convolution, tol: float) -> OperatorNorm:
     return convolution_norm(convolution.to("cpu"), tol)
 
 

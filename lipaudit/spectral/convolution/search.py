@@ -13,6 +13,12 @@ On a complete regular lattice the larger factor prod_a cos(n_a h_a) holds (Ehlic
 the other), but for the largest lattice value only, not for the point nearest to a maximiser, so it ends the search and
 does not prune. Where the spectrum is flat nothing can be dropped: a few probes show it, and one complete lattice
 ends the search with its factor. Otherwise the search stops at a budget with the factor that it has reached.
+
+Why there are two searches. This one is for one layer on a CPU, where arithmetic is the cost; ``search_batch`` is for many layers on a GPU,
+where launches and read-backs are. A batch of one by ``search_batch`` was measured against this search on one thread at the tolerance
+1e-3, as ratios of CPU time: 3 x 3 layers of ResNet-50 with 64, 128, 256 and 512 channels 4.8, 3.1, 2.3 and 1.7, its stem 3.6, its 1 x 1
+layers 0.8 to 1.7, layers of an 8 x 8 digits network 1.1 to 2.1, depthwise and grouped layers 1.0 to 2.8, 11 x 11 taps 2.4, 31 x 31 taps
+27. The upper ends differ by up to 6e-4 in log10, either way.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lipaudit.spectral.bracket import log_down, log_up, round_down, round_up
+from lipaudit.spectral.convolution.lattice import cosine_squared, lattice
 from lipaudit.spectral.convolution.symbol import Frequencies, SymbolGram
 from lipaudit.spectral.matrix.cholesky_certificate import is_below
 from lipaudit.spectral.matrix.gram import MAX_PRODUCTS, SLACKS, GramIteration
@@ -251,11 +258,6 @@ def starting_points(gram: SymbolGram) -> int:
     return math.prod(lattice(gram.taps.degrees, _START_DENSITY))
 
 
-def lattice(degrees: tuple[float, ...], density: float) -> tuple[int, ...]:
-    """Points per axis of a lattice with ``density`` points per degree; one where the symbol is constant."""
-    return tuple(1 if n == 0 else max(math.ceil(density / 2), math.ceil(density * n)) for n in degrees)
-
-
 def torus_supremum(
     gram: SymbolGram, tol: float, budget: float = BUDGET, grid: tuple[int, ...] | None = None
 ) -> Supremum:
@@ -330,11 +332,3 @@ def _complete_lattice(search: _Search, period: tuple[int, ...]) -> Supremum:
     top = search.prove_maximum(search.cells(Frequencies.lattice(period)))
     upper = round_up(top / factor)
     return search.result(upper, tight=upper <= search.threshold(1.0))
-
-
-def cosine_squared(angles: list[float]) -> float:
-    """prod cos^2, rounded down; 0 where an angle reaches pi / 2."""
-    product = 1.0
-    for angle in angles:
-        product *= round_down(math.cos(angle)) if angle < math.pi / 2 else 0.0
-    return max(0.0, round_down(product * product, 8))

@@ -1,10 +1,12 @@
 """The largest sigma_1 of many symbols of equal shape over a lattice of frequencies, certified, in few large steps.
 
-What ``torus`` does for one convolution with as little arithmetic as possible, this does for several layers with as few launches and
-read-backs as possible: on a GPU those are the time. A fixed number of batched steps finds good vectors: of the frequencies that the
-bound by trace and Frobenius norm ranks first, a short power iteration picks the most promising, and Gram iteration (G <- G* G) on those
-gives a certified bound and a column near the leading eigenvector, whose Rayleigh quotient is the best lower bound so far. Everything
-else is compared with a threshold just above it (``certificate``). What a comparison does not prove goes through Gram iteration, too.
+What ``search`` does for one convolution with as little arithmetic as possible, this does for several layers with as few launches and
+read-backs as possible: on a GPU those are the time (``search`` has the figures of a comparison).
+
+A fixed number of batched steps finds good vectors: of the frequencies that the bound by trace and Frobenius norm ranks first, a short
+power iteration picks the most promising, and Gram iteration (G <- G* G) on those gives a certified bound and a column near the leading
+eigenvector, whose Rayleigh quotient is the best lower bound so far. Everything else is compared with a threshold just above it
+(``cholesky_certificate``). What a comparison does not prove goes through Gram iteration, too.
 
 Read-backs. A search is a generator: it yields a tensor of numbers that it must know on the host and is sent them as a list. ``together``
 advances many searches side by side and reads back once per step for all of them.

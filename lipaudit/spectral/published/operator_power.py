@@ -11,9 +11,7 @@ from functools import partial
 
 import torch
 
-from lipaudit.spectral.convolution import (
-    power_iteration,
-)
+from lipaudit.spectral.convolution import power_iteration
 from lipaudit.spectral.convolution.geometry import Convolution
 
 Map = Callable[[torch.Tensor], torch.Tensor]

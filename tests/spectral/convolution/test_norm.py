@@ -11,13 +11,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from lipaudit.errors import NonFiniteWeightsError
-from lipaudit.spectral.convolution import (
-    explicit,
-    frequencies,
-)
-from lipaudit.spectral.convolution import (
-    norm as convolution_module,
-)
+from lipaudit.spectral.convolution import explicit, frequencies
+from lipaudit.spectral.convolution import norm as convolution_module
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import conv_norm, convolution_norm
 from tests.spectral.geometries import Case, cases

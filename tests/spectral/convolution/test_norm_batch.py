@@ -9,11 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from lipaudit.errors import NonFiniteWeightsError
-from lipaudit.spectral.convolution import (
-    batch,
-    frequencies,
-    search_batch,
-)
+from lipaudit.spectral.convolution import frequencies, norm_batch, search_batch
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import convolution_norm
 from lipaudit.spectral.convolution.norm_batch import convolution_norms, matrix_norms
@@ -29,9 +25,9 @@ ROUTES = ("default", "grid", "torus", "reshaped", "poor vectors", "small chunks"
 @pytest.fixture(params=ROUTES)
 def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "default":
-        monkeypatch.setattr(batch, "is_small", lambda convolution: False)
+        monkeypatch.setattr(norm_batch, "is_small", lambda convolution: False)
     if request.param == "torus":
-        monkeypatch.setattr(batch, "LATTICE_BUDGET", 0.0)
+        monkeypatch.setattr(norm_batch, "LATTICE_BUDGET", 0.0)
     if request.param == "reshaped":
         monkeypatch.setattr(frequencies, "LAG_NUMBERS", 0)
     if (
@@ -43,7 +39,7 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
         monkeypatch.setattr(search_batch, "MOST", 3)
     if request.param == "small chunks":
         monkeypatch.setattr(search_batch, "CHUNK_NUMBERS", {"cpu": 40, "cuda": 40})
-        monkeypatch.setattr(batch, "HELD_NUMBERS", 100)
+        monkeypatch.setattr(norm_batch, "HELD_NUMBERS", 100)
     return str(request.param)
 
 
@@ -141,7 +137,7 @@ def test_gram_iteration_proves_nothing_of_what_overflows() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_symbols_that_cancel_leave_rounding_errors_and_no_claim(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "is_small", lambda convolution: False)
+    monkeypatch.setattr(norm_batch, "is_small", lambda convolution: False)
     generator = torch.Generator().manual_seed(seed)
     kernel = torch.randn(4, 4, 3, dtype=torch.float64, generator=generator) * 1e-20
     large = torch.round(torch.randn(4, 2, 3, dtype=torch.float64, generator=generator) * 2**30) / 2**33
@@ -168,7 +164,7 @@ def test_lattices_that_are_too_large_are_measured_one_by_one(monkeypatch: pytest
     layer = Convolution.like_torch(
         torch.randn(4, 1, 3, 3, generator=torch.Generator().manual_seed(0)), 50, padding=1, groups=4
     )
-    monkeypatch.setattr(batch, "TABLE_NUMBERS", 100)
+    monkeypatch.setattr(norm_batch, "TABLE_NUMBERS", 100)
     assert convolution_norms([layer, layer]) == [convolution_norm(layer)] * 2
 
 

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from lipaudit.spectral.convolution import (
-    lattice,
-)
+from lipaudit.spectral.convolution import search
 from lipaudit.spectral.convolution.geometry import Convolution, polyphase
+from lipaudit.spectral.convolution.lattice import lattice
 from lipaudit.spectral.convolution.norm import convolution_norm
 from lipaudit.spectral.convolution.symbol import SymbolGram
 
@@ -36,13 +35,13 @@ def nearly_orthogonal(channels: int, size: int, seed: int) -> torch.Tensor:
 def test_complete_lattice(monkeypatch: pytest.MonkeyPatch, size: int, stride: int, density: int) -> None:
     channels = 5
     taken = []
-    complete = lattice._complete_lattice
+    complete = search._complete_lattice
     monkeypatch.setattr(
-        lattice, "_complete_lattice", lambda search, period: taken.append(period) or complete(search, period)
+        search, "_complete_lattice", lambda state, period: taken.append(period) or complete(state, period)
     )
     gram = SymbolGram(polyphase(nearly_orthogonal(channels, size, seed=size), (stride, stride), (1, 1)))
-    points = math.prod(lattice.lattice(gram.taps.degrees, density))
-    found = lattice.torus_supremum(gram, 1e-3, budget=gram.evaluation_cost * points / 2)
+    points = math.prod(lattice(gram.taps.degrees, density))
+    found = search.torus_supremum(gram, 1e-3, budget=gram.evaluation_cost * points / 2)
     exact = largest_on_grid(gram, 64)
     assert exact <= math.exp(found.log_upper)
     assert len(taken) == 1
@@ -54,10 +53,10 @@ def test_complete_lattice(monkeypatch: pytest.MonkeyPatch, size: int, stride: in
 
 def test_peaked_spectra_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """An averaging kernel has its maximum at frequency 0 and far less elsewhere."""
-    monkeypatch.setattr(lattice, "_complete_lattice", None)
+    monkeypatch.setattr(search, "_complete_lattice", None)
     kernel = nearly_orthogonal(5, 3, seed=0) + 1.0
     gram = SymbolGram(polyphase(kernel, (1, 1), (1, 1)))
-    found = lattice.torus_supremum(gram, 1e-3)
+    found = search.torus_supremum(gram, 1e-3)
     assert found.tight
     assert largest_on_grid(gram, 64) <= math.exp(found.log_upper) <= 1.001 * math.exp(found.log_lower)
 
@@ -65,7 +64,7 @@ def test_peaked_spectra_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("grid", "taken"), [((9, 9), True), ((200, 200), False), (None, False)])
 def test_flat_spectra_take_the_grid_if_it_is_smaller(grid: tuple[int, int] | None, taken: bool) -> None:
     gram = SymbolGram(polyphase(nearly_orthogonal(5, 3, seed=1), (1, 1), (1, 1)))
-    found = lattice.torus_supremum(gram, 1e-3, grid=grid)
+    found = search.torus_supremum(gram, 1e-3, grid=grid)
     assert found.grid == (grid if taken else None)
     assert found.tight
     if taken:
@@ -76,7 +75,7 @@ def test_flat_spectra_take_the_grid_if_it_is_smaller(grid: tuple[int, int] | Non
 
 def test_a_grid_beyond_the_budget_is_not_taken() -> None:
     gram = SymbolGram(polyphase(nearly_orthogonal(5, 3, seed=1), (1, 1), (1, 1)))
-    found = lattice.torus_supremum(gram, 1e-3, budget=gram.evaluation_cost * 40, grid=(10, 10))
+    found = search.torus_supremum(gram, 1e-3, budget=gram.evaluation_cost * 40, grid=(10, 10))
     assert found.grid is None
     assert largest_on_grid(gram, 64) <= math.exp(found.log_upper)
 
@@ -89,7 +88,7 @@ def test_random_layers_of_networks_are_within_the_tolerance() -> None:
         convolution = Convolution.like_torch(kernel, size, stride=stride, padding=1)
         found = convolution_norm(convolution)
         gram = SymbolGram(polyphase(kernel[None], (stride, stride), (1, 1)))
-        assert found.bracket.upper <= 1.001 * math.exp(lattice.torus_supremum(gram, 1e-3).log_upper)
+        assert found.bracket.upper <= 1.001 * math.exp(search.torus_supremum(gram, 1e-3).log_upper)
 
 
 def test_flat_depthwise_layers_hold_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
