@@ -23,9 +23,15 @@ _BLANKS = re.compile(
     r"\ufeff?\s*---(?P<first>[ \t]*)(?:\r\n|\r|\n)(|.*?(?:\r\n|\r|\n))---(?P<last>[ \t]*)(?:\r\n|\n|\Z).*", re.DOTALL
 )
 _DEEPEST = 100
-_IN_PLACE = "lipaudit cannot edit this card in place"
-_WHOLE = "the card is unchanged"
-_TOO_DEEP = f"{_IN_PLACE}: its metadata nests more than {_DEEPEST} lists or mappings in each other; {_WHOLE}"
+_TOO_DEEP = f"its metadata nests more than {_DEEPEST} lists or mappings in each other"
+
+
+class CardError(UsageError):
+    """A card that cannot be edited without changing what is not the audit's: the ``problem``, and what to do about it."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        what_to_do = f": {remedy}" if remedy else ""
+        super().__init__(f"lipaudit cannot edit this card in place: {problem}{what_to_do}; the card is unchanged")
 
 
 @dataclass(frozen=True)
@@ -41,20 +47,18 @@ class Card:
     def parse(cls, text: str) -> Card:
         """The parts of a card; one without metadata gets room for it.
 
-        Raises :class:`~lipaudit.errors.UsageError` where ``huggingface_hub`` does not see the metadata that a reader sees.
+        Raises :class:`CardError` where ``huggingface_hub`` does not see the metadata that a reader sees.
         """
-        found = re.search(r"\r\n|\r|\n", text)
-        end = found[0] if found else "\n"
+        first_end = re.search(r"\r\n|\r|\n", text)
+        end = first_end[0] if first_end else "\n"
         if end == "\r":
-            raise UsageError(
-                f"{_IN_PLACE}: its lines end in CR alone, and huggingface_hub then finds no metadata: write LF or CRLF; {_WHOLE}"
-            )
+            raise CardError("its lines end in CR alone, and huggingface_hub then finds no metadata", "write LF or CRLF")
         if (blanks := _BLANKS.fullmatch(text)) and (blanks["first"] or blanks["last"]):
             which = "opening" if blanks["first"] else "closing"
-            raise UsageError(
-                f"{_IN_PLACE}: there are blanks behind the {which} line --- of its metadata, and huggingface_hub may then find none: "
-                f"remove them; {_WHOLE}"
+            problem = (
+                f"there are blanks behind the {which} line --- of its metadata, and huggingface_hub may then find none"
             )
+            raise CardError(problem, "remove them")
         if front := _FRONT.fullmatch(text):
             return cls(front[1], front[2], front[3], end)
         bom = "\ufeff" if text.startswith("\ufeff") else ""
@@ -66,37 +70,33 @@ class Card:
 
 
 def metadata_node(card: Card) -> yaml.MappingNode:
-    """The metadata as YAML nodes. Raises :class:`~lipaudit.errors.UsageError` where it is no block of keys, one per line."""
+    """The metadata as YAML nodes. Raises :class:`CardError` where it is no block of keys, one per line."""
     text = re.sub(r"(\r\n|\r|\n)\Z", "", card.metadata)  # the last line end belongs to the line of dashes
     try:
         root = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise UsageError(
-            f"the metadata of the card is no valid YAML ({' '.join(str(error).split())}); {_WHOLE}"
-        ) from None
+        raise CardError(f"its metadata is no valid YAML ({' '.join(str(error).split())})") from None
     except RecursionError:
-        raise UsageError(_TOO_DEEP) from None
+        raise CardError(_TOO_DEEP) from None
     if root is not None and _depth(root) > _DEEPEST:
-        raise UsageError(_TOO_DEEP)
+        raise CardError(_TOO_DEEP)
     if root is None:
         return yaml.MappingNode("tag:yaml.org,2002:map", [], flow_style=False)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise UsageError(
-            f"{_IN_PLACE}: what is between its first two lines --- is read as metadata and must be keys, one per line; {_WHOLE}"
-        )
+        raise CardError("what is between its first two lines --- is read as metadata and must be keys, one per line")
     return root
 
 
 def set_key(card: Card, key: str, value: yaml.Node) -> Card:
     """The card with ``key: value`` in its metadata, in the place of what the key had, else as the last key.
 
-    Raises :class:`~lipaudit.errors.UsageError` where the metadata cannot be read, or where that would change another key.
+    Raises :class:`CardError` where the metadata cannot be read, or where that would change another key.
     """
     root = metadata_node(card)
     starts = [(name.value, name.start_mark) for name, _ in root.value]
     places = [i for i, (name, _) in enumerate(starts) if name == key]
     if len(places) > 1:
-        raise UsageError(f"the metadata of the card has the key {key} {len(places)} times: keep one; {_WHOLE}")
+        raise CardError(f"its metadata has the key {key} {len(places)} times", "keep one")
     dumped = _dump(yaml.MappingNode("tag:yaml.org,2002:map", [(_text(key), value)], flow_style=False), card.line_end)
     old = card.metadata
     if not places:
@@ -108,9 +108,9 @@ def set_key(card: Card, key: str, value: yaml.Node) -> Card:
         new = old[:start] + dumped + old[_end(old, start, stop, root.value[place][1]) :]
     edited = Card(card.head, new, card.tail, card.line_end)
     if problem := _side_effect(edited, root, key):
-        raise UsageError(
-            f"{_IN_PLACE}: with the key {key} set, {problem}; write a line `{key}:` at the left margin yourself, with no anchor that "
-            f"another key uses and with nothing but keys behind it; {_WHOLE}"
+        raise CardError(
+            f"with the key {key} set, {problem}",
+            f"write a line `{key}:` at the left margin, without an anchor that another key uses and with nothing but keys behind it",
         )
     return edited
 
@@ -119,7 +119,7 @@ def _side_effect(edited: Card, before: yaml.MappingNode, key: str) -> str:
     """What an edit of one key would do to the rest of the metadata; empty where it does nothing."""
     try:
         after = metadata_node(edited)
-    except UsageError:
+    except CardError:
         return "its metadata would be no valid YAML"
     return "another key of its metadata would change" if _others(after, key) != _others(before, key) else ""
 
@@ -148,22 +148,23 @@ def node(value: Any) -> yaml.Node:
 def set_section(card: Card, section: str) -> Card:
     """The card with ``section`` between the two markers of its body, which are added at the end where they are missing.
 
-    Markers inside a block of code or HTML are text. Raises :class:`~lipaudit.errors.UsageError` where the markers do not pair up.
+    Markers inside a block of code or HTML are text. Raises :class:`CardError` where the markers do not pair up.
     """
     end = card.line_end
     block = end.join((BEGIN, *section.splitlines(), END))
     lines = _LINE.findall(card.tail)
-    found = find_marks(lines, (BEGIN, END))
-    if [kind for _, kind in found.lines] == [BEGIN, END]:
-        (first, _), (last, _) = found.lines
+    marks = find_marks(lines, (BEGIN, END))
+    if [kind for _, kind in marks.lines] == [BEGIN, END]:
+        (first, _), (last, _) = marks.lines
         ending = lines[last][len(lines[last].rstrip("\r\n")) :]
         return Card(card.head, card.metadata, "".join(lines[:first]) + block + ending + "".join(lines[last + 1 :]), end)
-    if found.lines:
-        raise UsageError(f"the card must have one line {BEGIN} and after it one line {END}, or neither; {_WHOLE}")
-    if found.open_block:
-        raise UsageError(
-            f"{_IN_PLACE}: as far as lipaudit can see, the line {found.open_block!r} opens a block that is never closed, and a section "
-            f"behind it would be part of that: close it, or put the two lines {BEGIN} and {END} above it; {_WHOLE}"
+    if marks.lines:
+        raise CardError(f"it must have one line {BEGIN} and after it one line {END}, or neither")
+    if marks.open_block:
+        raise CardError(
+            f"as far as lipaudit can see, the line {marks.open_block!r} opens a block that is never closed, and a section behind it would "
+            "be part of that",
+            f"close it, or put the two lines {BEGIN} and {END} above it",
         )
     tail = card.tail if card.tail.endswith(("\n", "\r")) else card.tail + end
     gap = "" if tail.endswith(end * 2) else end

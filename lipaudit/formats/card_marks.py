@@ -34,13 +34,13 @@ def find_marks(lines: Sequence[str], markers: Sequence[str]) -> Marks:
         if token.level == 0 and token.map
     ]
     bare += ["", markers[0]]
-    found = [
+    marks = [
         (number, bare[number])
         for start, end, kind in blocks
         if kind == "html_block" and (bare[start] in markers or _TAG.match(bare[start]))
         for number in range(start, end)
         if bare[number] in markers
     ]
-    if found and found[-1][0] == appended:
-        return Marks(tuple(found[:-1]), "")
-    return Marks(tuple(found), next(bare[start] for start, end, _ in blocks if start <= appended < end))
+    if marks and marks[-1][0] == appended:
+        return Marks(tuple(marks[:-1]), "")
+    return Marks(tuple(marks), next(bare[start] for start, end, _ in blocks if start <= appended < end))

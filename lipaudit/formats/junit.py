@@ -72,25 +72,25 @@ def cases(report: AuditReport, gates: Gates) -> list[Case]:
         text = failed.get((gate, row), "")
         return Case(gate, name, "failure" if text else "passed", text)
 
-    found = []
+    tests = []
     if gates.max_log10_bound is not None:
-        found.append(judged(MAX_LOG10_BOUND, None, "network"))
+        tests.append(judged(MAX_LOG10_BOUND, None, "network"))
     if gates.strict:
-        found.append(judged(STRICT, None, "network"))
+        tests.append(judged(STRICT, None, "network"))
     if gates.max_layer is not None:
-        found += [judged(MAX_LAYER, row, layer.name) for row, layer in enumerate(report.layers)]
+        tests += [judged(MAX_LAYER, row, layer.name) for row, layer in enumerate(report.layers)]
         if (MAX_LAYER, None) in failed:
-            found.append(judged(MAX_LAYER, None, "network"))
+            tests.append(judged(MAX_LAYER, None, "network"))
     without = "failure" if gates.no_unbounded or gates.strict else "skipped"
     missing = [("network", network_missing_bound(report))]
     missing += [(layer.name, missing_bound(report, layer)) for layer in report.layers]
-    found += [Case(_BOUNDED, name, without if text else "passed", text) for name, text in missing]
-    return found
+    tests += [Case(_BOUNDED, name, without if text else "passed", text) for name, text in missing]
+    return tests
 
 
-def _suite(report: AuditReport, found: Sequence[Case], counter: str) -> ElementTree.Element:
+def _suite(report: AuditReport, tests: Sequence[Case], counter: str) -> ElementTree.Element:
     spec = printable(report.model.spec + counter)
-    attributes = _attributes(spec, [case.outcome for case in found])
+    attributes = _attributes(spec, [case.outcome for case in tests])
     attributes["time"] = f"{sum(report.timings.values()):.3f}"
     attributes["timestamp"] = re.sub(r"(\.\d+)?(Z|\+00:00)$", "", printable(report.created))
     suite = ElementTree.Element("testsuite", attributes)
@@ -99,7 +99,7 @@ def _suite(report: AuditReport, found: Sequence[Case], counter: str) -> ElementT
     if pixel := in_pixels(report, report.network):
         said = printable(f"{pixel}, measured in pixels in [0, 1], before the model's own normalisation")
         ElementTree.SubElement(properties, "property", {"name": "result in pixels", "value": said})
-    for case in found:
+    for case in tests:
         names = {"classname": f"{spec}.{case.kind}", "name": printable(case.name), "time": "0"}
         element = ElementTree.SubElement(suite, "testcase", names)
         if case.outcome != "passed":
@@ -119,5 +119,5 @@ def _failed_suite(failure: Failure) -> ElementTree.Element:
 
 def _attributes(name: str, outcomes: Sequence[str]) -> dict[str, str]:
     """The name of a suite and how many of its cases ended how."""
-    counts = {key: sum(found == outcome for found in outcomes) for key, outcome in _COUNTS.items()}
+    counts = {key: outcomes.count(outcome) for key, outcome in _COUNTS.items()}
     return {"name": name, **{key: str(value) for key, value in (counts | {"tests": len(outcomes)}).items()}}

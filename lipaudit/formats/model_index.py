@@ -11,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from lipaudit.errors import UsageError
-from lipaudit.formats.card import Card, metadata_node, node, set_key
+from lipaudit.formats.card import Card, CardError, metadata_node, node, set_key
 from lipaudit.formats.figure_names import meaning, network_figures
 from lipaudit.formats.json_text import well_formed
 from lipaudit.records.report import AuditReport
@@ -26,7 +25,7 @@ def set_result(card: Card, report: AuditReport, name: str) -> Card:
     """The card with the audit among the results of the model ``name``, in the place of an earlier audit.
 
     Other models and results stay as they are; comments inside the model index are lost. Raises
-    :class:`~lipaudit.errors.UsageError` where the card has a model index of another shape.
+    :class:`~lipaudit.formats.card.CardError` where the card has a model index of another shape.
     """
     index = _value(metadata_node(card), KEY)
     models = _sequence(index, KEY)
@@ -57,8 +56,8 @@ def _result(report: AuditReport) -> dict[str, Any]:
         "dataset": {"type": _DATASET, "name": described(report)},
         "metrics": metrics,
     }
-    found: dict[str, Any] = well_formed(result)
-    return found
+    plain: dict[str, Any] = well_formed(result)
+    return plain
 
 
 def _value(mapping: yaml.Node | None, key: str) -> yaml.Node | None:
@@ -72,15 +71,15 @@ def _plain(mapping: yaml.Node | None, key: str) -> str | None:
     return value.value if isinstance(value, yaml.ScalarNode) else None
 
 
-def _sequence(found: yaml.Node | None, where: str) -> list[yaml.Node]:
+def _sequence(value: yaml.Node | None, where: str) -> list[yaml.Node]:
     """The entries of a list; a missing or empty one has none."""
-    if found is None or (isinstance(found, yaml.ScalarNode) and found.tag == "tag:yaml.org,2002:null"):
+    if value is None or (isinstance(value, yaml.ScalarNode) and value.tag == "tag:yaml.org,2002:null"):
         return []
-    if not isinstance(found, yaml.SequenceNode) or not all(
-        isinstance(entry, yaml.MappingNode) for entry in found.value
+    if not isinstance(value, yaml.SequenceNode) or not all(
+        isinstance(entry, yaml.MappingNode) for entry in value.value
     ):
-        raise UsageError(f"the {where} of the card is no list of entries with keys: repair it; the card is unchanged")
-    return list(found.value)
+        raise CardError(f"its {where} is no list of entries with keys", "repair it")
+    return list(value.value)
 
 
 def _list(entries: list[yaml.Node]) -> yaml.Node:

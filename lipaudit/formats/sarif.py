@@ -36,8 +36,6 @@ from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport, LayerRecord
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-
-
 _NOT_AUDITED = "not-audited"
 
 
@@ -134,14 +132,14 @@ def _results(report: AuditReport, gates: Gates, report_file: str | None, earlier
     asked = gate_problems(report, gates)
     strict = any(problem.gate == STRICT for problem in asked)
     bare = gate_problems(report, Gates(no_unbounded=True))
-    found: dict[tuple[str, int | None], dict[str, Any]] = {}
+    findings: dict[tuple[str, int | None], dict[str, Any]] = {}
     for problem in (*asked, *_of_network(report, gates), *bare):
         if problem.gate == STRICT:  # what it lacks follows place by place
             continue
         rule = _rule(report, problem)
         level = "warning" if problem in bare and problem not in asked and not strict else "error"
-        found.setdefault((rule, problem.row), _result(report, rule, level, problem, report_file, earlier))
-    return found.values()
+        findings.setdefault((rule, problem.row), _result(report, rule, level, problem, report_file, earlier))
+    return findings.values()
 
 
 def _of_network(report: AuditReport, gates: Gates) -> Iterable[GateProblem]:
@@ -186,8 +184,8 @@ def _fingerprints(report: AuditReport, rule: str, problem: GateProblem, same: in
 
 
 def _hashed(about: list[Any]) -> dict[str, str]:
-    found = hashlib.sha256(json.dumps(well_formed(about)).encode()).hexdigest()[:32]
-    return {"lipaudit/v1": found, "primaryLocationLineHash": f"{found}:1"}
+    digest = hashlib.sha256(json.dumps(well_formed(about)).encode()).hexdigest()[:32]
+    return {"lipaudit/v1": digest, "primaryLocationLineHash": f"{digest}:1"}
 
 
 def _failed(failure: Failure, report_file: str | None) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_a_card_that_is_not_there_is_created_and_said_to_be(capsys: pytest.Captu
         (["one.json", "--to", "junit", "-o", "no/such/file"], "there is no folder"),
         (
             ["one.json", "--to", "huggingface", "--card", "broken.md"],
-            "broken.md: the metadata of the card is no valid YAML",
+            "broken.md: lipaudit cannot edit this card in place: its metadata is no valid YAML",
         ),
         (["one.json", "--to", "huggingface", "--card", "latin.md"], "cannot read the card latin.md"),
     ],

@@ -38,10 +38,10 @@ def render_all(reports: Sequence[AuditReport], failures: Sequence[Failure] = ())
     keys = [f"model-{number}" for number in range(1, len(reports) + 1)]
     rows = [_row(key, report) for key, report in zip(keys, reports, strict=True)]
     rows += [(entry.model, "failed", "", "", "", "", "", entry.error) for entry in failures]
-    found = [_Audit(key, title(report.model), _lines(report)) for key, report in zip(keys, reports, strict=True)]
+    audits = [_Audit(key, title(report.model), _lines(report)) for key, report in zip(keys, reports, strict=True)]
     parts = [
         Part("models", "Models", "plain_table.html", PlainTable(_HEAD, rows, _NUMERIC)),
-        Part("found", "What was found", "details.html", found),
+        Part("found", "What was found", "details.html", audits),
     ]
     version = reports[0].tool_version if reports else ""
     heading = "Lipschitz audits of " + count_text(len(rows), "model")

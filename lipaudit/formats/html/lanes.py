@@ -63,11 +63,11 @@ def _item(key: _Key, rows: Sequence[LayerRecord], reads: tuple[int, ...], lane: 
 def _sources(rows: Sequence[LayerRecord]) -> list[tuple[_Source, ...]]:
     """What every row reads; a name that no earlier row has is an input's."""
     earlier: dict[str, int] = {}
-    found: list[tuple[_Source, ...]] = []
+    sources: list[tuple[_Source, ...]] = []
     for position, row in enumerate(rows):
-        found.append(tuple(dict.fromkeys(earlier.get(name, name) for name in row.inputs)))
+        sources.append(tuple(dict.fromkeys(earlier.get(name, name) for name in row.inputs)))
         earlier[row.name] = position
-    return found
+    return sources
 
 
 def _covers(sources: Iterable[tuple[_Source, ...]]) -> dict[_Values, tuple[_Key, ...]]:

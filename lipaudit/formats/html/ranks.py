@@ -23,9 +23,9 @@ def ranks(key: str, rows: Sequence[LayerRecord]) -> list[int]:
     [2, 1, 0]
     """
     value = _VALUES.get(key) or (lambda row: _natural(COLUMNS[key].cell(row)))
-    found = [value(row) for row in rows]
-    position = {entry: place for place, entry in enumerate(sorted(set(found)))}
-    return [position[entry] for entry in found]
+    values = [value(row) for row in rows]
+    position = {entry: place for place, entry in enumerate(sorted(set(values)))}
+    return [position[entry] for entry in values]
 
 
 def _natural(name: str) -> tuple[Any, ...]:

@@ -37,13 +37,13 @@ def charts(rows: Sequence[LayerRecord]) -> list[Chart]:
     """The charts; empty where no row has a share."""
     if not any(row.share for row in rows):
         return []
-    found = [_chart("By row", _by_row(rows))]
+    drawn = [_chart("By row", _by_row(rows))]
     parts, ops = _by_part(rows), _by_operation(rows)
     if 1 < len(parts) <= min(_MOST, len(rows) - 1):
-        found.append(_chart("By part of the network", parts))
+        drawn.append(_chart("By part of the network", parts))
     if 1 < len(ops) <= min(_MOST, len(rows) - 1):
-        found.append(_chart("By operation", ops))
-    return found
+        drawn.append(_chart("By operation", ops))
+    return drawn
 
 
 def _by_row(rows: Sequence[LayerRecord]) -> list[Bar]:
