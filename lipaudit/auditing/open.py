@@ -34,8 +34,7 @@ from lipaudit.graph.capture.layerwise import UNCAPTURED, layers_by_hooks
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.decomposition import decompose
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import fold
+from lipaudit.graph.passes.table import fold, recognise
 from lipaudit.graph.passes.unknown_weights import replace_unknown_weights
 from lipaudit.records.report import ModelRecord
 from lipaudit.rules.rule import has_rule

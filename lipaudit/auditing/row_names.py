@@ -9,10 +9,10 @@ from lipaudit.graph.linear import Dense, Scale
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.passes.activations import Activation
 from lipaudit.graph.passes.elementwise import Elementwise
+from lipaudit.graph.passes.local_response_norm import ResponseNorm
 from lipaudit.graph.passes.normalization import Normalization
 from lipaudit.graph.passes.power_means import PowerMean
 from lipaudit.graph.passes.radial import Radial
-from lipaudit.graph.passes.response_norm import ResponseNorm
 from lipaudit.spectral.convolution.geometry import Convolution
 
 

@@ -30,7 +30,7 @@ from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
 from lipaudit.experiments.statistics import deviation, mean
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.effect import Settings, Status
 from lipaudit.spectral.bracket import Bracket, Rigor, round_up

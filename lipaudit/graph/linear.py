@@ -172,7 +172,7 @@ def as_scale(node: Node, shape: tuple[int, ...]) -> Scale | None:
             return None  # the sum with epsilon cancels
         error = composed(error, roundings=4)  # a sum, a root, a quotient and a product
         return None if scaled is None or not bool(torch.isfinite(scaled).all()) else Scale(scaled, 1, error)
-    if node.op not in _PRODUCTS:
+    if node.op not in PRODUCTS:
         return None
     left, right = node["self"], node["other"]
     divides = node.op.startswith("aten.div")
@@ -208,7 +208,7 @@ BATCH_NORMS = {
     "aten.native_batch_norm.default",
     "aten.cudnn_batch_norm.default",
 }
-_PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
+PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
 
 
 def scale_rows(linear: Linear, scale: Scale, axis: int) -> Linear | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from lipaudit.graph.node import Argument, Graph, Node, Ref, TensorInfo
+from lipaudit.graph.node import Argument, Graph, Node, Ref
 
 
 def rebuild(graph: Graph, change: Callable[[Node], Node | Ref | None]) -> Graph:
@@ -67,64 +66,3 @@ def drop_unread(graph: Graph) -> Graph:
 def label(node: Node) -> str:
     """How a node is called in a list of what was folded: its module path, or its own name at the top level."""
     return node.module or node.name
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """What takes the place of one node: ``nodes``, of which the last has the replaced node's name and output.
-
-    ``merged`` names nodes that the pattern went through. Those that nothing else reads disappear; ``nodes[core]``, the
-    one that stands for the pattern, lists them among its sources.
-    """
-
-    nodes: tuple[Node, ...]
-    core: int
-    merged: tuple[str, ...] = ()
-
-
-def substitute(graph: Graph, replacements: Mapping[str, Replacement]) -> Graph:
-    """The graph with every named node replaced, without what nothing reads any more."""
-    nodes: list[Node] = []
-    for node in graph:
-        nodes += replacements[node.name].nodes if node.name in replacements else (node,)
-    replaced = drop_unread(replace(graph, nodes=tuple(nodes)))
-    kept = {node.name for node in replaced}
-    producers = {node.name: node for node in graph}
-    gone = {
-        found.nodes[found.core].name: [producers[name] for name in found.merged if name not in kept]
-        for found in replacements.values()
-    }
-
-    def credit(node: Node) -> Node | None:
-        if node.name not in gone:
-            return None
-        merged = (s for n in gone[node.name] for s in (*n.sources, label(n)))
-        return replace(node, sources=tuple(s for s in dict.fromkeys((*node.sources, *merged)) if s != label(node)))
-
-    return rebuild(replaced, credit)
-
-
-class Steps:
-    """Nodes in the place of one, appended one by one; all but the last get names derived from its name."""
-
-    def __init__(self, graph: Graph, node: Node) -> None:
-        self.node, self.nodes = node, list[Node]()
-        self._taken = {n.name for n in graph}
-
-    def add(
-        self, suffix: str, op: str, arguments: Mapping[str, Argument], shape: tuple[int, ...], payload: Any = None
-    ) -> Ref:
-        """Append an operation whose output has the replaced node's dtype."""
-        name = f"{self.node.name}_{suffix}"
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
-        info = TensorInfo(shape, self.node.output.dtype)
-        self.nodes.append(Node(name, op, arguments, (info,), self.node.module, payload=payload))
-        return Ref(name, info)
-
-    def replacement(self, op: str, merged: tuple[str, ...] = ()) -> Replacement:
-        """What was appended; ``op`` is the operation that stands for the pattern."""
-        last = replace(self.nodes[-1], name=self.node.name, outputs=self.node.outputs)
-        nodes = (*self.nodes[:-1], last)
-        return Replacement(nodes, next(i for i, node in enumerate(nodes) if node.op == op), merged)

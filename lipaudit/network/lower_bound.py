@@ -16,7 +16,7 @@ import torch
 
 from lipaudit.graph.evaluate import can_interpret
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.recognise import drop_identities
+from lipaudit.graph.passes.table import IDENTITIES
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.function import Function, Point, norm
 from lipaudit.network.stretch import Pair, measure
@@ -43,7 +43,7 @@ def measured_lower_bound(
     """
     if not can_interpret(graph):
         return None
-    plain = drop_identities(graph)  # among them detach, which hides a gradient
+    plain = IDENTITIES.run(graph)  # among them detach, which hides a gradient
     wide = any(x.dtype == torch.float64 for x in inputs.values())
     search = _Search(Function(plain, inputs, torch.float64 if wide else torch.float32), domain)
     generator = torch.Generator().manual_seed(seed)

@@ -24,8 +24,7 @@ from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.linear import CONVOLUTION, DENSE
 from lipaudit.graph.node import Graph, Node
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import absorb_padding, drop_shifts, recognise_linear
+from lipaudit.graph.passes.table import CONSTANT_SHIFTS, LINEAR_MAPS, PADDING, recognise
 from lipaudit.graph.weights import weights
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Place, places_of, read
@@ -85,8 +84,8 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
         raise ModelLoadError("the model has no weights yet (meta device or lazy modules): load them, or run it once")
     layers: dict[object, Layer] = {}
     with _evaluating(model), torch.no_grad():
-        before = drop_shifts(recognise(_graph(model, input_shape)))
-        graph = absorb_padding(recognise_linear(before))
+        before = CONSTANT_SHIFTS.run(recognise(_graph(model, input_shape)))
+        graph = PADDING.run(LINEAR_MAPS.run(before))
         scales = find_scales(model, before, graph) if folded else {}
         trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         for weight in weights(graph):

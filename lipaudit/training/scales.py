@@ -1,7 +1,7 @@
 """The scales that the audit folds into the row of a layer: batch norms, and products with constants, before and behind it.
 
 The audit takes a convolution or dense layer W with scales r of its output channels and c of its input channels as one operator
-diag(r) W diag(c) (:func:`lipaudit.graph.passes.simplify.fold_scales`). Which scales these are is asked of that very function; their
+diag(r) W diag(c) (:mod:`lipaudit.graph.passes.scale_folding`). Which scales these are is asked of that very pass; their
 values are read from the model at every use. A batch norm in evaluation mode is the scale gamma / sqrt(running_var + eps). Its running
 variance counts as a constant: no gradient goes into it.
 """
@@ -15,7 +15,7 @@ from torch import nn
 
 from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTION, DENSE, SCALE, along_channels
 from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.graph.passes.simplify import fold_scales
+from lipaudit.graph.passes.table import SCALES
 from lipaudit.graph.rewrite import label
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Modules, Place, places_of, read
@@ -145,7 +145,7 @@ def find_scales(
     # without modules and sources the list of what was folded has the nodes' own names
     plain = replace(linear, nodes=tuple(replace(node, module="", sources=()) for node in linear))
     found = {}
-    for node in fold_scales(plain):
+    for node in SCALES.run(plain):
         if node.op not in (CONVOLUTION, DENSE):
             continue
         names = sorted((n for n in node.sources if recognised[n].op == SCALE), key=order.__getitem__)

@@ -24,7 +24,7 @@ from lipaudit.experiments.simulated_convolutions import Shape, convolution_of, r
 from lipaudit.experiments.simulated_summary import Measurement, below_table
 from lipaudit.experiments.simulated_summary import claims as simulated_claims
 from lipaudit.graph.capture.export import capture
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 

@@ -9,7 +9,7 @@ import torch
 
 import lipaudit
 from lipaudit.graph.capture.export import capture
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from tests.graph.networks import Function
 
 X = {"x": torch.zeros(1, 2, 4, 4, dtype=torch.float64)}

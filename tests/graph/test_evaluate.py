@@ -19,7 +19,7 @@ from lipaudit.graph.evaluate import evaluate, interpret
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
 from lipaudit.graph.passes.attention import ATTENTION
 from lipaudit.graph.passes.normalization import NORMALIZATION
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 
 # timm name, input size, options, how many attentions and normalisations it has, and softmaxes of another kind
 SHORT: dict[str, tuple[int, dict[str, object], tuple[int, int, int]]] = {

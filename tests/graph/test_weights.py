@@ -7,7 +7,7 @@ from torch import nn
 
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.linear import Dense
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from lipaudit.graph.weights import Kind, Weight, weights
 from lipaudit.spectral.convolution.geometry import Convolution
 

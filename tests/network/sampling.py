@@ -14,8 +14,7 @@ from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import fold
+from lipaudit.graph.passes.table import fold, recognise
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate

@@ -9,7 +9,7 @@ import torch
 
 import lipaudit
 from lipaudit.graph.capture.export import capture
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.effect import Settings
 from lipaudit.spectral.oracle import CertifiedNorms

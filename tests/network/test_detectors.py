@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import lipaudit
 from lipaudit.auditing.open import graph_of
 from lipaudit.graph.evaluate import interpret
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 from tests.models.detectors import C3, C2f, C3k2, DetectAnchors, DetectBins, Detector
 from tests.models.graph_networks import GCN, GIN, SparseGCN
 

@@ -16,8 +16,7 @@ from lipaudit.errors import MethodError
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.linear import Dense
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import fold
+from lipaudit.graph.passes.table import fold, recognise
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.method_comparison import (

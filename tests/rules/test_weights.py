@@ -9,7 +9,7 @@ import pytest
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.node import Graph, Node
-from lipaudit.graph.passes.simplify import fold
+from lipaudit.graph.passes.table import fold
 from lipaudit.graph.weights import Weight, weights_of
 from lipaudit.rules.effect import Settings
 from lipaudit.rules.rule import apply_rule

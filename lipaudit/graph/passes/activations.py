@@ -1,4 +1,4 @@
-"""Recognition of activations that arrive written out, such as x * sigmoid(x) or 0.5 * x * (1 + erf(x / sqrt(2))).
+"""Activations that arrive written out, such as x * sigmoid(x) or 0.5 * x * (1 + erf(x / sqrt(2))).
 
 Operation by operation they are products of two data-dependent tensors, which have no finite constant. As functions of
 the one tensor that both factors are computed from they have: the supremum of |slope|. A product is replaced where all
@@ -17,13 +17,16 @@ import torch
 
 from lipaudit.graph.functions.normal_form import PRODUCTS, Expression, constant, express, number, operands
 from lipaudit.graph.functions.slope import slope_bound
-from lipaudit.graph.node import Graph, Node, Ref
-from lipaudit.graph.rewrite import Replacement, substitute
+from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.spectral.bracket import Bracket
 
 ACTIVATION = "lipaudit.activation"  # what a recognised activation is called in a simplified graph
 # A written-out activation has at most about a dozen operations.
 _MAX_OPERATIONS = 32
+_NO_ACTIVATION_BEFORE = NoMatch("a constant factor of what is no recognised activation")
+_NO_NORMAL_FORM = NoMatch("no polynomial in x and in one function of x, for any tensor x before it")
+_NO_SLOPE = NoMatch("the slope of the normal form has no known supremum")
 
 _NAMES = {
     "x sigmoid(x)": "silu",
@@ -58,7 +61,7 @@ class Activation:
 
 
 @dataclass(frozen=True)
-class _Match:
+class _Recognised:
     """An activation, the tensor that it is a function of, the product it was recognised at, and the nodes between."""
 
     activation: Activation
@@ -67,46 +70,48 @@ class _Match:
     between: tuple[str, ...]
 
 
-def recognise_activations(graph: Graph) -> Graph:
-    """Replace written-out activations by nodes that carry their constant.
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches written-out activations, and constant factors after them."""
+    chain = _Chain(index.producers, index.position)
+    before: dict[str, _Recognised] = {}
 
-    Constant factors after them are taken in, operations that nothing else reads disappear.
-    """
-    chain = _Chain({n.name: n for n in graph}, {n.name: i for i, n in enumerate(graph)})
-    matches: dict[str, _Match] = {}
-    for node in graph:
-        found = _match(node, matches, chain)
-        if found is not None:
-            matches[node.name] = found
-    replacements = {
-        name: Replacement((_activation_node(chain.producers[name], match),), 0, match.between)
-        for name, match in matches.items()
-    }
-    return substitute(graph, replacements)
+    def match(node: Node) -> Match | NoMatch:
+        if node.op not in PRODUCTS or not node.output.dtype.is_floating_point:
+            return OTHER_OPERATION
+        recognised = _recognised(node, before, chain)
+        if isinstance(recognised, NoMatch):
+            return recognised
+        before[node.name] = recognised
+        new = replace(
+            node,
+            op=ACTIVATION,
+            arguments={"self": recognised.source},
+            module=recognised.product.module,
+            payload=recognised.activation,
+        )
+        return Match((new,), merged=recognised.between)
+
+    return match
 
 
-def _activation_node(node: Node, match: _Match) -> Node:
-    return replace(
-        node, op=ACTIVATION, arguments={"self": match.source}, module=match.product.module, payload=match.activation
-    )
-
-
-def _match(node: Node, matches: Mapping[str, _Match], chain: _Chain) -> _Match | None:
-    if node.op not in PRODUCTS or not node.output.dtype.is_floating_point:
-        return None
+def _recognised(node: Node, before: Mapping[str, _Recognised], chain: _Chain) -> _Recognised | NoMatch:
     if len(node.refs) == 1:  # a constant factor after a recognised product
-        before = matches.get(node.refs[0].name)
-        if before is None:
-            return None
-        sources, product = [before.source], before.product
+        inner = before.get(node.refs[0].name)
+        if inner is None:
+            return _NO_ACTIVATION_BEFORE
+        sources, product = [inner.source], inner.product
     else:
         sources, product = chain.sources(node), node
+    reason = _NO_NORMAL_FORM
     for source in sources:
         phi, between = chain.function(node, source)
-        bound = slope_bound(phi) if phi is not None else None
-        if phi is not None and bound is not None:
-            return _Match(Activation(phi, bound), source, product, between)
-    return None
+        if phi is None:
+            continue
+        bound = slope_bound(phi)
+        if bound is not None:
+            return _Recognised(Activation(phi, bound), source, product, between)
+        reason = _NO_SLOPE
+    return reason
 
 
 @dataclass(frozen=True)
@@ -118,14 +123,14 @@ class _Chain:
 
     def sources(self, node: Node) -> list[Ref]:
         """The tensors of the node's shape and type that element-wise operations lead from to it, nearest first."""
-        found: dict[str, Ref] = {}
+        sources: dict[str, Ref] = {}
         waiting = list(node.refs)
-        while waiting and len(found) < _MAX_OPERATIONS:
+        while waiting and len(sources) < _MAX_OPERATIONS:
             ref = waiting.pop(0)
-            if ref.name not in found and ref.info == node.output:
-                found[ref.name] = ref
+            if ref.name not in sources and ref.info == node.output:
+                sources[ref.name] = ref
                 waiting += operands(self.producers[ref.name])
-        return sorted(found.values(), key=lambda ref: -self.position[ref.name])
+        return sorted(sources.values(), key=lambda ref: -self.position[ref.name])
 
     def function(self, node: Node, source: Ref) -> tuple[Expression | None, tuple[str, ...]]:
         """The node's output as a function of ``source`` alone (None if it has no normal form), and the nodes between."""

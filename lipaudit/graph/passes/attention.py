@@ -1,4 +1,4 @@
-"""Recognition of written-out dot-product attention: softmax(s q k^T + b) v with constant s and b.
+"""Written-out dot-product attention: softmax(s q k^T + b) v with constant s and b.
 
 As a chain of operations it holds two products of data-dependent tensors with a softmax between; as one operation its
 rows are known to be weighted means of the values. A product with softmax weights is followed back through the softmax
@@ -26,27 +26,28 @@ from fractions import Fraction
 
 import torch
 
-from lipaudit.graph.functions.normal_form import number
-from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
+from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.graph.ops import CASTS, SOFTMAX, VIEWS
-from lipaudit.graph.rewrite import Replacement, Steps, substitute
+from lipaudit.graph.passes.attention_logits import Logits, before_added_product, before_operation, in_float64
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NewNodes, NoMatch
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 _SHIFTED_PRODUCT = "aten.baddbmm.default"
 _TRANSPOSE = "aten.transpose.int"
 # From the product back to the softmax, and from there back to the product of queries and keys.
 _MAX_OPERATIONS = 24
+_NO_SOFTMAX = NoMatch("neither factor comes from a softmax")
+_OTHER_AXIS = NoMatch("the softmax is not over the last axis of the weights")
+_NO_PRODUCT = NoMatch("the logits are no product of data-dependent queries and keys")
+_OTHER_LOGITS = NoMatch("what is added to the product depends on the data, or has a factor")
+_OTHER_TYPES = NoMatch("queries, keys, values or scales have another type than the result")
+_OTHER_SHAPES = NoMatch("the shapes of queries, keys and values are not those of one attention per head")
+_OTHER_SCALE = NoMatch("a constant factor of the logits varies along queries and keys")
 
 
-def recognise_attentions(graph: Graph) -> Graph:
-    """Replace every written-out attention."""
-    reader = _Reader(graph)
-    replacements = {}
-    for node in graph:
-        found = reader.attention(node)
-        if found is not None:
-            replacements[node.name] = found
-    return substitute(graph, replacements)
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches written-out attentions, at the product with the values."""
+    return _Reader(index).attention
 
 
 @dataclass(frozen=True)
@@ -63,64 +64,12 @@ class _Operand:
 
 
 @dataclass(frozen=True)
-class _Logits:
-    """softmax's input = ``scale`` * ``factors`` * current + ``biases``, in the shape of the current tensor."""
-
-    scale: Fraction = Fraction(1)
-    factors: tuple[Constant, ...] = ()
-    biases: tuple[Constant, ...] = ()
-
-    def scaled(self, argument: Argument, divides: bool = False) -> _Logits | None:
-        """Another constant factor (or divisor) of the current tensor."""
-        c = number(argument)
-        if c is not None:
-            return replace(self, scale=self.scale / c if divides else self.scale * c) if c else None
-        if not isinstance(argument, Constant) or divides or not argument.value.is_floating_point():
-            return None
-        return replace(self, factors=(*self.factors, argument))
-
-    def shifted(self, argument: Argument, sign: int = 1) -> _Logits | None:
-        """Another constant addend of the current tensor."""
-        c = number(argument)
-        if c is not None and not self.factors:
-            return self  # softmax ignores a shift of all logits
-        if not isinstance(argument, Constant) or argument.value.is_complex():
-            return None
-        first, *factors = _exactly((argument, *self.factors))
-        value = math.prod(factors, start=first * (sign * float(self.scale)))
-        read = (argument, *self.factors)
-        names = tuple(name for constant in read for name in constant.names)
-        return replace(self, biases=(*self.biases, Constant(value, names, all(c.known for c in read))))
-
-    def masked(self, mask: Argument, kept: bool) -> _Logits | None:
-        """Minus infinity where ``mask`` is true, or with ``kept`` where it is false."""
-        if not isinstance(mask, Constant) or mask.value.dtype is not torch.bool or self.factors or self.scale <= 0:
-            return None
-        away = ~mask.value if kept else mask.value
-        bias = torch.zeros(away.shape, dtype=torch.float64, device=away.device).masked_fill(away, -math.inf)
-        return replace(self, biases=(*self.biases, Constant(bias, mask.names, mask.known)))
-
-    def viewed(self, before: tuple[int, ...], after: tuple[int, ...]) -> _Logits | None:
-        """In front of a view from the shape ``before`` to ``after`` that regroups leading axes."""
-        if before[-2:] != after[-2:]:
-            return None
-
-        def moved(constant: Constant) -> Constant:
-            value = constant.value.detach()
-            value = value.reshape((1,) * (len(after) - value.dim()) + tuple(value.shape))
-            page = value.shape[-2:]
-            return replace(constant, value=value.expand(*after[:-2], *page).reshape(*before[:-2], *page))
-
-        return replace(self, factors=tuple(map(moved, self.factors)), biases=tuple(map(moved, self.biases)))
-
-
-@dataclass(frozen=True)
 class _Weights:
     """Softmax weights of queries and keys: the product that the logits start from, and what was done to it."""
 
     query: _Operand
     key: _Operand
-    logits: _Logits
+    logits: Logits
     shape: tuple[int, ...]  # of the product
     merged: tuple[str, ...]
 
@@ -128,21 +77,23 @@ class _Weights:
 class _Reader:
     """Follows tensors of one graph back."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.producers = {node.name: node for node in graph}
+    def __init__(self, index: GraphIndex) -> None:
+        self.index = index
+        self.producers = index.producers
 
-    def attention(self, node: Node) -> Replacement | None:
+    def attention(self, node: Node) -> Match | NoMatch:
         """What takes the place of a product of softmax weights with values."""
         operands = self.product(node) if node.op != _SHIFTED_PRODUCT else None
         if operands is None:
-            return None
+            return OTHER_OPERATION
         left, right = operands
+        reasons = []
         for weights, values, flipped in ((left, right, False), (right.transposed, left.transposed, True)):
-            found = self.weights(weights)
-            if found is not None:
-                return self.replacement(node, found, values, flipped)
-        return None
+            softmax = self.weights(weights)
+            if isinstance(softmax, _Weights):
+                return self.match(node, softmax, values, flipped)
+            reasons.append(softmax)
+        return next((reason for reason in reasons if reason is not _NO_SOFTMAX), _NO_SOFTMAX)
 
     def product(self, node: Node) -> tuple[_Operand, _Operand] | None:
         """The operands of a batched product of two data-dependent stacks of matrices."""
@@ -197,7 +148,7 @@ class _Reader:
         turned = [*range(len(order) - 2), len(order) - 1, len(order) - 2]
         return _Operand(node.refs[0], not operand.flipped) if order == turned else operand
 
-    def weights(self, operand: _Operand) -> _Weights | None:
+    def weights(self, operand: _Operand) -> _Weights | NoMatch:
         """The softmax that an operand comes from, whose rows must be the rows of the operand."""
         merged: list[str] = []
         ref = operand.ref
@@ -206,175 +157,120 @@ class _Reader:
             node = self.producers[ref.name]
             if node.op in SOFTMAX:
                 last = node["dim"] in (-1, len(node.output.shape) - 1)
-                return self.logits(node, merged) if last and not flipped else None
+                return self.logits(node, merged) if last and not flipped else _OTHER_AXIS
             peeled = self.peeled(_Operand(ref))
             if peeled.ref is not ref:
                 ref, flipped = peeled.ref, not flipped
             elif not node.output.dtype.is_floating_point:
-                return None
+                return _NO_SOFTMAX
             elif node.op in CASTS or (node.op in VIEWS and node.output.shape[-2:] == node.refs[0].info.shape[-2:]):
                 ref = node.refs[0]
             else:
-                return None
+                return _NO_SOFTMAX
             merged.append(node.name)
-        return None
+        return _NO_SOFTMAX
 
-    def logits(self, softmax: Node, before: list[str]) -> _Weights | None:
+    def logits(self, softmax: Node, before: list[str]) -> _Weights | NoMatch:
         """The product of queries and keys that a softmax's input comes from."""
         merged = [*before, softmax.name]
-        source, state = softmax["self"], _Logits()
+        source, state = softmax["self"], Logits()
         for _ in range(_MAX_OPERATIONS):
             if not isinstance(source, Ref):
-                return None
+                return _NO_PRODUCT
             node = self.producers[source.name]
             merged.append(node.name)
             operands = self.product(node)
             if operands is not None:
                 if node.op == _SHIFTED_PRODUCT:
-                    added = _added(node, state)
+                    added = before_added_product(node, state)
                     if added is None:
-                        return None
+                        return _OTHER_LOGITS
                     state = added
                 query, key = operands[0], operands[1].transposed
                 return _Weights(query, key, state, node.output.shape, tuple(merged))
-            step = _step(node, state)
-            if step is None:
-                return None
-            source, state = step
-        return None
+            previous = before_operation(node, state)
+            if previous is None:
+                return NoMatch(f"attention has no place for {node.op} between the product and the softmax")
+            source, state = previous
+        return _NO_PRODUCT
 
-    def replacement(self, node: Node, found: _Weights, values: _Operand, flipped: bool) -> Replacement | None:
-        """The attention in the place of the product with the values, None where its shapes do not fit."""
-        steps = Steps(self.graph, node)
-        lead, (*pages, rows, columns) = node.output.shape[:-2], found.shape
-        if any(operand.ref.info.dtype != node.output.dtype for operand in (found.query, found.key, values)):
-            return None
-        query, key = _upright(steps, found.query, "query"), _upright(steps, found.key, "key")
-        value = _expanded(steps, _upright(steps, values, "value"), lead, "value")
+    def match(self, node: Node, weights: _Weights, values: _Operand, flipped: bool) -> Match | NoMatch:
+        """The attention in the place of the product with the values."""
+        new = NewNodes(self.index, node)
+        lead, (*pages, rows, columns) = node.output.shape[:-2], weights.shape
+        if any(operand.ref.info.dtype != node.output.dtype for operand in (weights.query, weights.key, values)):
+            return _OTHER_TYPES
+        query, key = _upright(new, weights.query, "query"), _upright(new, weights.key, "key")
+        value = _expanded(new, _upright(new, values, "value"), lead, "value")
         width = query.info.shape[-1]
         fits = query.info.shape[-2:] == (rows, width) and key.info.shape[-2:] == (columns, width)
         if not fits or value.info.shape[-2] != columns or math.prod(lead) != math.prod(pages):
-            return None
-        query, key = (_expanded(steps, t, tuple(pages), n) for t, n in ((query, "query"), (key, "key")))
-        scale = found.logits.scale
+            return _OTHER_SHAPES
+        query, key = (_expanded(new, t, tuple(pages), n) for t, n in ((query, "query"), (key, "key")))
+        scale = weights.logits.scale
         if scale < 0:
-            query = steps.add("query_negated", "aten.neg.default", {"self": query}, query.info.shape)
-        for factor in found.logits.factors:
+            query = new.add("query_negated", "aten.neg.default", {"self": query}, query.info.shape)
+        for factor in weights.logits.factors:
             if factor.dtype != node.output.dtype:
-                return None
+                return _OTHER_TYPES
             if factor.value.dim() == 0 or factor.value.shape[-1] == 1:
-                query = _times(steps, query, factor, "query_scaled")
+                query = _times(new, query, factor, "query_scaled")
             elif factor.value.dim() == 1 or factor.value.shape[-2] == 1:
                 turned = factor.value.detach().reshape(*factor.value.shape[:-2], -1, 1)
-                key = _times(steps, key, replace(factor, value=turned), "key_scaled")
+                key = _times(new, key, replace(factor, value=turned), "key_scaled")
             else:
-                return None
-        query, key = _regrouped(steps, query, lead, "query_view"), _regrouped(steps, key, lead, "key_view")
+                return _OTHER_SCALE
+        query, key = _regrouped(new, query, lead, "query_view"), _regrouped(new, key, lead, "key_view")
         shape = (*lead, rows, value.info.shape[-1])
         arguments: dict[str, Argument] = {
             "query": query, "key": key, "value": value,
-            "attn_mask": _mask(found, (*lead, rows, columns), node.output.dtype),
+            "attn_mask": _mask(weights, (*lead, rows, columns), node.output.dtype),
             "dropout_p": 0.0, "is_causal": False, "scale": _float_above(abs(scale)), "enable_gqa": False,
         }  # fmt: skip
-        last = steps.add("attention", ATTENTION, arguments, shape)
+        last = new.add("attention", ATTENTION, arguments, shape)
         if flipped:
-            last = steps.add("transposed", _TRANSPOSE, {"self": last, "dim0": -2, "dim1": -1}, node.output.shape)
-        return steps.replacement(ATTENTION, found.merged) if last.info.shape == node.output.shape else None
+            last = new.add("transposed", _TRANSPOSE, {"self": last, "dim0": -2, "dim1": -1}, node.output.shape)
+        return new.match(ATTENTION, weights.merged) if last.info.shape == node.output.shape else _OTHER_SHAPES
 
 
-def _added(node: Node, state: _Logits) -> _Logits | None:
-    """baddbmm: beta * self + alpha * product."""
-    alpha, beta, bias = node["alpha"], number(node["beta"]), node["self"]
-    if beta is None or isinstance(bias, Ref):
-        return None
-    shifted = state.shifted(bias) if beta == 1 else state if beta == 0 else None
-    return shifted and shifted.scaled(alpha)
-
-
-def _step(node: Node, state: _Logits) -> tuple[Argument, _Logits] | None:
-    """What a node did to the logits in front of it, None for what attention has no place for."""
-    name = node.op.split(".")[1] if node.op.count(".") == 2 else ""
-    after = node.output.shape
-    result: _Logits | None = None
-    source: Argument = node.get("self")
-    if name in ("mul", "div", "add", "sub") and node.get("rounding_mode") is None:
-        constant: Argument = node["other"]
-        if not isinstance(source, Ref) and name in ("mul", "add"):
-            source, constant = constant, source
-        if number(node.get("alpha", 1)) == 1 and not isinstance(constant, Ref):
-            moves = name in ("mul", "div")
-            result = (
-                state.scaled(constant, name == "div") if moves else state.shifted(constant, -1 if name == "sub" else 1)
-            )
-    elif name == "masked_fill":
-        result = state.masked(node["mask"], kept=False) if _is_minus_infinity(node["value"]) else None
-    elif name == "where":
-        if isinstance(source, Ref):
-            result = state.masked(node["condition"], kept=True) if _is_minus_infinity(node["other"]) else None
-        else:
-            result = state.masked(node["condition"], kept=False) if _is_minus_infinity(source) else None
-            source = node["other"]
-    elif node.op in VIEWS and isinstance(source, Ref):
-        result = state.viewed(source.info.shape, after)
-    elif node.op in CASTS and node.output.dtype.is_floating_point:
-        result = state
-    if result is None or not isinstance(source, Ref) or (node.op not in VIEWS and source.info.shape != after):
-        return None
-    return source, result
-
-
-def _exactly(constants: tuple[Constant, ...]) -> list[torch.Tensor]:
-    """The tensors in float64; all of them without values where one of them has none."""
-    tensors = [constant.value.detach().double() for constant in constants]
-    return [t.to("meta") for t in tensors] if any(t.is_meta for t in tensors) else tensors
-
-
-def _is_minus_infinity(argument: Argument) -> bool:
-    if isinstance(argument, Constant):
-        return not argument.value.is_meta and bool((argument.value == -math.inf).all())
-    return argument == -math.inf
-
-
-def _upright(steps: Steps, operand: _Operand, name: str) -> Ref:
+def _upright(new: NewNodes, operand: _Operand, name: str) -> Ref:
     """The operand's matrices as a tensor of their own."""
     if not operand.flipped:
         return operand.ref
     *lead, rows, columns = operand.ref.info.shape
-    return steps.add(
+    return new.add(
         f"{name}_transposed", _TRANSPOSE, {"self": operand.ref, "dim0": -2, "dim1": -1}, (*lead, columns, rows)
     )
 
 
-def _expanded(steps: Steps, tensor: Ref, lead: tuple[int, ...], name: str) -> Ref:
+def _expanded(new: NewNodes, tensor: Ref, lead: tuple[int, ...], name: str) -> Ref:
     """One page for all, where queries, keys or values are shared by several heads."""
     shape = (*lead, *tensor.info.shape[-2:])
     if shape == tensor.info.shape:
         return tensor
-    return steps.add(
-        f"{name}_expanded", "aten.expand.default", {"self": tensor, "size": shape, "implicit": False}, shape
-    )
+    return new.add(f"{name}_expanded", "aten.expand.default", {"self": tensor, "size": shape, "implicit": False}, shape)
 
 
-def _times(steps: Steps, tensor: Ref, factor: Constant, name: str) -> Ref:
-    return steps.add(name, "aten.mul.Tensor", {"self": tensor, "other": factor}, tensor.info.shape)
+def _times(new: NewNodes, tensor: Ref, factor: Constant, name: str) -> Ref:
+    return new.add(name, "aten.mul.Tensor", {"self": tensor, "other": factor}, tensor.info.shape)
 
 
-def _regrouped(steps: Steps, tensor: Ref, lead: tuple[int, ...], name: str) -> Ref:
+def _regrouped(new: NewNodes, tensor: Ref, lead: tuple[int, ...], name: str) -> Ref:
     shape = (*lead, *tensor.info.shape[-2:])
     if shape == tensor.info.shape:
         return tensor
-    return steps.add(name, "aten.reshape.default", {"self": tensor, "shape": shape}, shape)
+    return new.add(name, "aten.reshape.default", {"self": tensor, "shape": shape}, shape)
 
 
-def _mask(found: _Weights, shape: tuple[int, ...], dtype: torch.dtype) -> Constant | None:
+def _mask(weights: _Weights, shape: tuple[int, ...], dtype: torch.dtype) -> Constant | None:
     """The sum of all biases in the shape of the attention's logits, in ``dtype`` where that holds it exactly."""
-    biases = found.logits.biases
+    biases = weights.logits.biases
     if not biases:
         return None
-    first, *others = _exactly(biases)
+    first, *others = in_float64(biases)
     total = sum(others, start=first)
-    if shape != found.shape:
-        total = total.expand(found.shape).reshape(shape)  # one page for each, in the same order
+    if shape != weights.shape:
+        total = total.expand(weights.shape).reshape(shape)  # one page for each, in the same order
     total = total.reshape((1,) * (len(shape) - total.dim()) + tuple(total.shape))
     rounded = total.to(dtype)
     exact = total.is_meta or torch.equal(rounded.double(), total)
@@ -384,5 +280,5 @@ def _mask(found: _Weights, shape: tuple[int, ...], dtype: torch.dtype) -> Consta
 
 def _float_above(value: Fraction) -> float:
     """The smallest float that is at least ``value`` > 0, so that a bound computed from it stays one."""
-    found = float(value)
-    return found if Fraction(found) >= value else math.nextafter(found, math.inf)
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -1,4 +1,4 @@
-"""Recognition of compositions of element-wise operations of one tensor: each is one function of one real variable.
+"""Compositions of element-wise operations of one tensor: each is one function of one real variable.
 
 Operation by operation x / (1 + |x|) is a quotient by a data-dependent tensor, which has no finite constant, and x * (x > 0) a
 product with a jump. As functions of x both have the supremum of their |slope|, which :mod:`lipaudit.graph.functions.largest_slope`
@@ -28,8 +28,8 @@ from lipaudit.graph.functions.expression import NotElementaryError, Tape, Term
 from lipaudit.graph.functions.from_aten import OPERATIONS, STEEP, Translator
 from lipaudit.graph.functions.largest_slope import FLOAT32_HALF_ULP, FLOAT64_HALF_ULP, Slopes, steepest
 from lipaudit.graph.functions.ranges import defined_over, range_over
-from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
-from lipaudit.graph.rewrite import Replacement, substitute
+from lipaudit.graph.node import Argument, Constant, Node, Ref
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.spectral.interval import Interval
 
 ELEMENTWISE = "lipaudit.elementwise"  # what such a function is called in a simplified graph
@@ -37,6 +37,11 @@ _SUMS = {f"aten.{name}.{kind}" for name in ("add", "sub", "rsub") for kind in ("
 _MAX_OPERATIONS = 48
 _MAX_FUNCTIONS = 32  # different sets of constants of one function
 Program = tuple[Term, ...]
+_ONE_OPERATION = NoMatch("one operation with a finite slope of its own")
+_NO_SOURCE = NoMatch("no tensor before it has a finite slope, a jump or a growing slope to show")
+_INEXACT = NoMatch("a constant is not known exactly")
+_NOT_ELEMENTARY = NoMatch("the operations are not elementary functions of one tensor and of known constants")
+_NO_GAIN = NoMatch("a sum that stretches by as much as its terms together")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +63,16 @@ class Elementwise:
     def slopes(self, low: float = -math.inf, high: float = math.inf) -> Slopes:
         """sup |g'| over all real numbers or an interval, the largest over the sets of constants."""
         hidden = FLOAT64_HALF_ULP if self.dtype == torch.float64 else FLOAT32_HALF_ULP
-        found = [_slopes(program, low, high, hidden) for program in self.programs]
-        worst = next((s for s in found if s.jumps or s.grows), None)
+        each = [_slopes(program, low, high, hidden) for program in self.programs]
+        worst = next((s for s in each if s.jumps or s.grows), None)
         return worst or Slopes(
-            max(s.lower for s in found), max(s.upper for s in found), max((s.steps for s in found), key=len)
+            max(s.lower for s in each), max(s.upper for s in each), max((s.steps for s in each), key=len)
         )
 
     def values(self, low: float, high: float) -> Interval:
         """The values on an interval."""
-        found = [_values(program, low, high) for program in self.programs]
-        return Interval(min(f.low for f in found), max(f.high for f in found))
+        each = [_values(program, low, high) for program in self.programs]
+        return Interval(min(values.low for values in each), max(values.high for values in each))
 
     @cached_property
     def formula(self) -> str:
@@ -98,21 +103,19 @@ def _values(program: Program, low: float, high: float) -> Interval:
     return range_over(tape, root, low, high) if defined_over(tape, root, low, high) else Interval()
 
 
-def recognise_elementwise(graph: Graph) -> Graph:
-    """Replace compositions of element-wise operations by nodes that know their function."""
-    cones = _Cones({n.name: n for n in graph}, {n.name: i for i, n in enumerate(graph)})
-    replacements: dict[str, Replacement] = {}
-    for node in graph:
-        found = cones.function(node)
-        if found is not None:
-            new = replace(
-                node,
-                op=ELEMENTWISE,
-                arguments={"self": Ref(found.source, cones.producers[found.source].output)},
-                payload=found,
-            )
-            replacements[node.name] = Replacement((new,), 0, tuple(n.name for n in found.nodes[:-1]))
-    return substitute(graph, replacements) if replacements else graph
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches compositions of element-wise operations that are worth more as one function, at their last operation."""
+    cones = _Cones(index.producers, index.position)
+
+    def match(node: Node) -> Match | NoMatch:
+        function = cones.function(node)
+        if isinstance(function, NoMatch):
+            return function
+        source = Ref(function.source, index.producers[function.source].output)
+        new = replace(node, op=ELEMENTWISE, arguments={"self": source}, payload=function)
+        return Match((new,), merged=tuple(n.name for n in function.nodes[:-1]))
+
+    return match
 
 
 @dataclass(frozen=True)
@@ -123,30 +126,35 @@ class _Cones:
     position: Mapping[str, int]
     open: set[str] = field(default_factory=set)  # what has no finite slope, which functions of it may have
 
-    def function(self, node: Node) -> Elementwise | None:
-        """The function that a node ends, None where it ends none, or none that is worth more than its pieces."""
+    def function(self, node: Node) -> Elementwise | NoMatch:
+        """The function that a node ends, or why it ends none that is worth more than its pieces."""
         if node.op not in OPERATIONS or len(node.outputs) != 1 or not node.output.dtype.is_floating_point:
-            return None
+            return OTHER_OPERATION
         by_itself = len({ref.name for ref in node.refs}) > 1 or (node.op in STEEP and self._steep(node))
         if not by_itself and not any(ref.name in self.open for ref in node.refs):
-            return None
-        best = None
+            return _ONE_OPERATION
+        best, reason = None, _NO_SOURCE
         for source, nodes in self._sources(node):
             if node.op not in STEEP and any(c.error for c in _tensors(nodes)):
-                break  # the pieces may hold whatever an inexact constant is, the function would not
+                reason = _INEXACT  # the pieces may hold whatever an inexact constant is, the function would not
+                break
             programs = _programs(nodes, source)
             if programs is None:
+                reason = _NOT_ELEMENTARY
                 break
-            found = Elementwise(programs, source.name, nodes)
-            slopes = found.slopes()
+            function = Elementwise(programs, source.name, nodes)
+            slopes = function.slopes()
             if not math.isinf(slopes.upper) and source.name in self.open:
-                best = best or found  # a function of what has no bound itself: a farther source may do better
+                best = best or function  # a function of what has no bound itself: a farther source may do better
             elif not math.isinf(slopes.upper):
-                return None if node.op in _SUMS and slopes.upper >= self._terms(node, source, nodes) else found
+                gains = node.op not in _SUMS or slopes.upper < self._terms(node, source, nodes)
+                return function if gains else _NO_GAIN
             if best is None and (slopes.jumps or slopes.grows):
-                best = found
+                best = function
         self.open.add(node.name)
-        return best if by_itself else None
+        if best is None:
+            return reason
+        return best if by_itself else _ONE_OPERATION
 
     @staticmethod
     def _terms(node: Node, source: Ref, nodes: tuple[Node, ...]) -> float:
@@ -175,19 +183,19 @@ class _Cones:
 
     def _sources(self, node: Node) -> list[tuple[Ref, tuple[Node, ...]]]:
         """The tensors that the node is an element-wise function of, the nearest first, and the operations in between."""
-        found: list[tuple[Ref, tuple[Node, ...]]] = []
+        sources: list[tuple[Ref, tuple[Node, ...]]] = []
         waiting, cone = {node.name: Ref(node.name, node.output)}, list[Node]()
         while waiting and len(cone) < _MAX_OPERATIONS:
             last = max(waiting, key=self.position.__getitem__)
             ref = waiting.pop(last)
             if cone and not waiting and ref.info == node.output:
-                found.append((ref, tuple(sorted(cone, key=lambda n: self.position[n.name]))))
+                sources.append((ref, tuple(sorted(cone, key=lambda n: self.position[n.name]))))
             producer = self.producers[last]
             if producer.op not in OPERATIONS or not self._entrywise(producer, node):
                 break
             cone.append(producer)
             waiting.update({r.name: r for r in producer.refs})
-        return found
+        return sources
 
     @staticmethod
     def _entrywise(node: Node, end: Node) -> bool:
@@ -201,12 +209,12 @@ class _Cones:
 
 def _needed(end: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Those of the nodes that one of them is computed from, itself included."""
-    wanted, found = {end}, list[Node]()
+    wanted, needed = {end}, list[Node]()
     for node in reversed(nodes):
         if node.name in wanted:
             wanted.update(ref.name for ref in node.refs)
-            found.append(node)
-    return tuple(reversed(found))
+            needed.append(node)
+    return tuple(reversed(needed))
 
 
 def _programs(nodes: tuple[Node, ...], source: Ref) -> tuple[Program, ...] | None:
@@ -214,7 +222,7 @@ def _programs(nodes: tuple[Node, ...], source: Ref) -> tuple[Program, ...] | Non
     constants = _constants(nodes)
     if constants is None:
         return None
-    found: dict[Program, None] = {}
+    programs: dict[Program, None] = {}
     for values in constants:
         tape = Tape()
         known = {source.name: tape.variable()}
@@ -238,8 +246,8 @@ def _programs(nodes: tuple[Node, ...], source: Ref) -> tuple[Program, ...] | Non
                 known[node.name] = translator.term(node)
         except NotElementaryError:
             return None
-        found[tape.program(known[nodes[-1].name])] = None
-    return tuple(found)
+        programs[tape.program(known[nodes[-1].name])] = None
+    return tuple(programs)
 
 
 def _number(argument: Argument) -> Fraction | None:
@@ -257,9 +265,11 @@ def _constants(nodes: tuple[Node, ...]) -> list[dict[int, Fraction]] | None:
 
     None where there are too many, or where one stands for a weight whose value no status may rest on.
     """
-    found = [a for node in nodes for a in node.arguments.values() if isinstance(a, Constant)]
-    tensors = {id(a): a.value for a in found}
-    if not all(a.known for a in found) or any(t.is_meta or t.is_complex() or t.numel() == 0 for t in tensors.values()):
+    constants = _tensors(nodes)
+    tensors = {id(a): a.value for a in constants}
+    if not all(a.known for a in constants) or any(
+        t.is_meta or t.is_complex() or t.numel() == 0 for t in tensors.values()
+    ):
         return None
     if not tensors:
         return [{}]

@@ -1,4 +1,4 @@
-"""Numbers that were not known exactly and have gone into something else while operations were recognised.
+"""Numbers that were not known exactly and have gone into something else while patterns were recognised.
 
 A recognised activation holds its slopes as numbers, a normalisation its epsilon. Where these come from constants that are computed
 with an error, the operation must not be called certified: it keeps such a constant among its arguments.

@@ -1,4 +1,4 @@
-"""Recognition of pairs that are put in order: the larger and the smaller of the same two tensors, joined along an axis.
+"""Pairs that are put in order: the larger and the smaller of the same two tensors, joined along an axis.
 
 cat(max(a, b), min(a, b)), the activation MaxMin (GroupSort of pairs), only reorders each pair of entries: as a function of
 cat(a, b) it has the constant 1 (sorting brings two vectors no further apart). As a join of two tensors that both read a and b it
@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lipaudit.graph.node import Argument, Graph, Node, Ref
-from lipaudit.graph.passes.concatenation import join_of, shape_of
+from lipaudit.graph.node import Argument, Node, Ref
+from lipaudit.graph.passes.concatenation import Join, join_of, shape_of
 from lipaudit.graph.passes.equal_nodes import representatives
-from lipaudit.graph.rewrite import Replacement, Steps, drop_unread, rebuild, substitute
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NewNodes, NoMatch
 
 ORDERED_PAIRS = "lipaudit.ordered_pairs"
+_NOT_A_COMPARISON = NoMatch("the choice is not made by comparing two tensors")
+_OTHER_TENSORS = NoMatch("what is chosen is not what is compared")
+_NO_PAIR = NoMatch("the parts do not hold the larger and the smaller of the same two tensors")
 _STACK, _CAT = "aten.stack.default", "aten.cat.default"
 _LARGER, _SMALLER = 1, -1
 # per operation the signs and the arguments that the first one is compared with
@@ -74,59 +77,66 @@ class _Extreme:
     kept: bool = False
 
 
-def recognise_ordered_pairs(graph: Graph) -> Graph:
-    """The graph with every such join as one operation on the join of what was ordered."""
-    producers, same = {node.name: node for node in graph}, representatives(graph)
-    graph = drop_unread(rebuild(graph, lambda node: _picked(node, producers, same)))
-    producers, same = {node.name: node for node in graph}, representatives(graph)
-    found = {node.name: new for node in graph if (new := _ordered(graph, node, producers, same)) is not None}
-    return substitute(graph, found) if found else graph
+def choice_matcher(index: GraphIndex) -> Matcher:
+    """Matches where(a > b, a, b): the larger of the two. It does not jump, because both are equal where the condition changes."""
+    same = representatives(index.graph)
+
+    def match(node: Node) -> Match | NoMatch:
+        if node.op != "aten.where.self":
+            return OTHER_OPERATION
+        condition, first, second = node["condition"], node["self"], node["other"]
+        if not isinstance(condition, Ref) or not isinstance(first, Ref) or not isinstance(second, Ref):
+            return _NOT_A_COMPARISON
+        comparison = index.producers[condition.name]
+        sign = _COMPARISONS.get(comparison.op)
+        if sign is None:
+            return _NOT_A_COMPARISON
+        compared, picked = ([same[ref.name] for ref in refs] for refs in (comparison.refs, (first, second)))
+        if compared == picked[::-1]:
+            sign = -sign
+        elif compared != picked:
+            return _OTHER_TENSORS
+        op = "aten.maximum.default" if sign == _LARGER else "aten.minimum.default"
+        return Match((replace(node, op=op, arguments={"self": first, "other": second}),))
+
+    return match
 
 
-def _picked(node: Node, producers: Mapping[str, Node], same: Mapping[str, str]) -> Node | None:
-    """where(a > b, a, b) as the larger of the two; it does not jump, because both are equal where the condition changes."""
-    condition = node.get("condition")
-    if node.op != "aten.where.self" or not isinstance(condition, Ref):
-        return None
-    comparison = producers[condition.name]
-    sign = _COMPARISONS.get(comparison.op)
-    first, second = node["self"], node["other"]
-    if sign is None or not isinstance(first, Ref) or not isinstance(second, Ref):
-        return None
-    compared, picked = ([same[ref.name] for ref in refs] for refs in (comparison.refs, (first, second)))
-    if compared == picked[::-1]:
-        sign = -sign
-    elif compared != picked:
-        return None
-    op = "aten.maximum.default" if sign == _LARGER else "aten.minimum.default"
-    return replace(node, op=op, arguments={"self": first, "other": second})
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches joins that hold the larger and the smaller of the same two tensors."""
+    same = representatives(index.graph)
+
+    def match(node: Node) -> Match | NoMatch:
+        join = join_of(node)
+        if join is None:
+            return OTHER_OPERATION
+        extremes = [_extreme(part, index.producers, same) for part in join.parts]
+        pairs = _pairs(extremes)
+        return _ordered(index, node, join, extremes, pairs) if pairs else _NO_PAIR
+
+    return match
 
 
-def _ordered(graph: Graph, node: Node, producers: Mapping[str, Node], same: Mapping[str, str]) -> Replacement | None:
-    join = join_of(node)
-    if join is None:
-        return None
-    extremes = [_extreme(part, producers, same) for part in join.parts]
-    pairs = _pairs(extremes)
-    if not pairs:
-        return None
-    steps = Steps(graph, node)
+def _ordered(
+    index: GraphIndex, node: Node, join: Join, extremes: list[_Extreme | None], pairs: list[tuple[int, int]]
+) -> Match:
+    new = NewNodes(index, node)
     parts = list(join.parts)
     for larger, smaller in pairs:
         if (extreme := extremes[larger]) is not None:
-            parts[larger], parts[smaller] = _operands(steps, extreme)
+            parts[larger], parts[smaller] = _operands(new, extreme)
     sizes = tuple(1 if join.new else shape_of(part)[join.axis] for part in parts)
     arguments: dict[str, Argument] = {"tensors": tuple(parts), "dim": join.axis}
-    unordered = steps.add("unordered", _STACK if join.new else _CAT, arguments, node.output.shape)
+    unordered = new.add("unordered", _STACK if join.new else _CAT, arguments, node.output.shape)
     payload = OrderedPairs(join.axis, sizes, tuple(pairs))
-    steps.add("ordered", ORDERED_PAIRS, {"self": unordered}, node.output.shape, payload)
+    new.add("ordered", ORDERED_PAIRS, {"self": unordered}, node.output.shape, payload)
     merged = tuple(part.name for pair in pairs for i in pair if isinstance(part := join.parts[i], Ref))
-    return steps.replacement(ORDERED_PAIRS, merged)
+    return new.match(ORDERED_PAIRS, merged)
 
 
 def _pairs(extremes: list[_Extreme | None]) -> list[tuple[int, int]]:
     """Positions of a larger and a smaller part of the same two tensors, each part in one pair at most."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     waiting: dict[tuple[tuple[object, ...], int], list[int]] = {}
     for position, extreme in enumerate(extremes):
         if extreme is None:
@@ -134,10 +144,10 @@ def _pairs(extremes: list[_Extreme | None]) -> list[tuple[int, int]]:
         others = waiting.get((extreme.of, -extreme.sign), [])
         if others:
             other = others.pop(0)
-            found.append((position, other) if extreme.sign == _LARGER else (other, position))
+            pairs.append((position, other) if extreme.sign == _LARGER else (other, position))
         else:
             waiting.setdefault((extreme.of, extreme.sign), []).append(position)
-    return found
+    return pairs
 
 
 def _extreme(part: Argument, producers: Mapping[str, Node], same: Mapping[str, str]) -> _Extreme | None:
@@ -168,7 +178,7 @@ def _extreme(part: Argument, producers: Mapping[str, Node], same: Mapping[str, s
     return _Extreme(along, (same[source.name], axis, kept), source, axis=axis, kept=kept)
 
 
-def _operands(steps: Steps, extreme: _Extreme) -> tuple[Ref, Ref]:
+def _operands(new: NewNodes, extreme: _Extreme) -> tuple[Ref, Ref]:
     """The two tensors of a pair."""
     source, axis = extreme.first, extreme.axis
     if extreme.second is not None:
@@ -178,7 +188,7 @@ def _operands(steps: Steps, extreme: _Extreme) -> tuple[Ref, Ref]:
     def end(i: int) -> Ref:
         if extreme.kept:
             arguments: dict[str, Argument] = {"self": source, "dim": axis, "start": i, "end": i + 1, "step": 1}
-            return steps.add("part", "aten.slice.Tensor", arguments, (*before, 1, *after))
-        return steps.add("part", "aten.select.int", {"self": source, "dim": axis, "index": i}, (*before, *after))
+            return new.add("part", "aten.slice.Tensor", arguments, (*before, 1, *after))
+        return new.add("part", "aten.select.int", {"self": source, "dim": axis, "index": i}, (*before, *after))
 
     return end(0), end(1)

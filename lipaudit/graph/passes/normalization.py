@@ -1,4 +1,4 @@
-"""Recognition of normalisations by the size of the data: layer, group, instance and RMS norms, l2 normalisation.
+"""Normalisations by the size of the data: layer, group, instance and RMS norms, l2 normalisation.
 
 All become one operation without weights, followed by the product with a constant weight and the addition of a constant
 bias where there are any, so that the weight folds into the linear layer behind it. With z = x - mean(x) (centred) or
@@ -22,12 +22,18 @@ from typing import Literal
 
 import torch
 
-from lipaudit.graph.node import Constant, Graph, Node, Ref
+from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.graph.passes.row_functions import Quotient, RowReader
-from lipaudit.graph.rewrite import Replacement, Steps, substitute
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NewNodes, NoMatch
 
 NORMALIZATION = "lipaudit.normalization"
 _RESHAPE = "aten.reshape.default"
+_QUOTIENTS = ("aten.mul.Tensor", "aten.div.Tensor")
+_NOT_A_NUMBER = NoMatch("the epsilon is no number, or the input is constant, empty or changes its type")
+_DATA_DEPENDENT = NoMatch("the weight or the bias depends on the data, or has another type")
+_NOT_TWO = NoMatch("no product or quotient of two tensors")
+_NOT_ROWS = NoMatch("not the rows of one tensor by their own size with an epsilon")
+_OUT_OF_RANGE = NoMatch("the epsilon or the factor has no square among floats")
 Form = Literal["root", "clamped", "shifted"]
 _NAMES = {(True, "root"): "layer_norm", (False, "root"): "rms_norm"}
 # Squares of numbers outside these limits leave the range of floats.
@@ -57,42 +63,40 @@ class Normalization:
         return z / (size.clamp_min(self.epsilon) if self.form == "clamped" else size + self.epsilon)
 
 
-def recognise_normalizations(graph: Graph) -> Graph:
-    """Replace every normalisation, whether an operation of its own or written out."""
-    producers = {node.name: node for node in graph}
-    position = {node.name: i for i, node in enumerate(graph)}
-    replacements: dict[str, Replacement] = {}
-    for node in graph:
-        found = _own_operation(graph, node) or _written_out(graph, node, producers, position)
-        if found is not None:
-            replacements[node.name] = found
-    return substitute(graph, replacements)
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches normalisations, whether operations of their own or written out."""
+
+    def match(node: Node) -> Match | NoMatch:
+        rows = _rows(node)
+        if rows is not None:
+            return _own_operation(index, node, *rows)
+        return _written_out(index, node) if node.op in _QUOTIENTS else OTHER_OPERATION
+
+    return match
 
 
-def _own_operation(graph: Graph, node: Node) -> Replacement | None:
-    rows = _rows(node)
-    if rows is None:
-        return None
+def _own_operation(
+    index: GraphIndex, node: Node, axes: tuple[int, ...], view: tuple[int, ...] | None
+) -> Match | NoMatch:
     source, epsilon = node["input"], _epsilon(node)
     weight, bias = (_affine(node, key) for key in ("weight", "bias"))
     if not isinstance(source, Ref) or source.info != node.output or epsilon is None or 0 in source.info.shape:
-        return None
+        return _NOT_A_NUMBER
     if isinstance(weight, str) or isinstance(bias, str):
-        return None
-    axes, view = rows
+        return _DATA_DEPENDENT
     shape = source.info.shape
-    steps, last = Steps(graph, node), source
+    new, last = NewNodes(index, node), source
     if view is not None:
-        last = steps.add("grouped", _RESHAPE, {"self": last, "shape": view}, view)
+        last = new.add("grouped", _RESHAPE, {"self": last, "shape": view}, view)
     payload = Normalization(axes, node.op != "aten.rms_norm.default", epsilon, "root")
-    last = steps.add("normalized", NORMALIZATION, {"input": last}, view or shape, payload)
+    last = new.add("normalized", NORMALIZATION, {"input": last}, view or shape, payload)
     if view is not None:
-        last = steps.add("ungrouped", _RESHAPE, {"self": last, "shape": shape}, shape)
+        last = new.add("ungrouped", _RESHAPE, {"self": last, "shape": shape}, shape)
     if weight is not None:
-        last = steps.add("scaled", "aten.mul.Tensor", {"self": last, "other": weight}, shape)
+        last = new.add("scaled", "aten.mul.Tensor", {"self": last, "other": weight}, shape)
     if bias is not None:
-        steps.add("shifted", "aten.add.Tensor", {"self": last, "other": bias, "alpha": 1}, shape)
-    return steps.replacement(NORMALIZATION)
+        new.add("shifted", "aten.add.Tensor", {"self": last, "other": bias, "alpha": 1}, shape)
+    return new.match(NORMALIZATION)
 
 
 def _rows(node: Node) -> tuple[tuple[int, ...], tuple[int, ...] | None] | None:
@@ -139,21 +143,20 @@ def _affine(node: Node, key: str) -> Constant | Literal["data-dependent"] | None
     return replace(value, value=value.value.reshape(-1, *trailing))
 
 
-def _written_out(
-    graph: Graph, node: Node, producers: Mapping[str, Node], position: Mapping[str, int]
-) -> Replacement | None:
+def _written_out(index: GraphIndex, node: Node) -> Match | NoMatch:
     """A quotient of rows by their size, or a product of rows with the reciprocal."""
-    if node.op not in ("aten.mul.Tensor", "aten.div.Tensor") or len(node.refs) != 2:
-        return None
-    for source in _sources(node, producers):
+    if len(node.refs) != 2:
+        return _NOT_TWO
+    for source in _sources(node, index.producers):
         if source.info != node.output or not source.info.dtype.is_floating_point or 0 in source.info.shape:
             continue
-        reader = RowReader(producers, position, source)
-        found = reader.value(node.name)
-        if isinstance(found, Quotient):
-            merged = sorted(set(reader.known) - {source.name, node.name}, key=lambda name: position[name])
-            return _quotient(graph, node, source, found, tuple(merged))
-    return None
+        reader = RowReader(index.producers, index.position, source)
+        quotient = reader.value(node.name)
+        if isinstance(quotient, Quotient):
+            between = set(reader.known) - {source.name, node.name}
+            merged = sorted(between, key=index.position.__getitem__)
+            return _quotient(index, node, source, quotient, tuple(merged))
+    return _NOT_ROWS
 
 
 def _sources(node: Node, producers: Mapping[str, Node]) -> Iterator[Ref]:
@@ -171,32 +174,34 @@ _LEADING = {
 }  # fmt: skip
 
 
-def _quotient(graph: Graph, node: Node, source: Ref, found: Quotient, merged: tuple[str, ...]) -> Replacement | None:
-    size = found.size
-    if not all(_SMALLEST < square < _LARGEST for square in (size.epsilon, found.square)):
-        return None
+def _quotient(
+    index: GraphIndex, node: Node, source: Ref, quotient: Quotient, merged: tuple[str, ...]
+) -> Match | NoMatch:
+    size = quotient.size
+    if not all(_SMALLEST < square < _LARGEST for square in (size.epsilon, quotient.square)):
+        return _OUT_OF_RANGE
     # rounded so that a bound computed from them stays one
     epsilon = _float_below(size.epsilon) if size.form == "root" else _root(size.epsilon, up=False)
-    factor = found.sign * _root(found.square, up=True)
-    steps, shape = Steps(graph, node), node.output.shape
+    factor = quotient.sign * _root(quotient.square, up=True)
+    new, shape = NewNodes(index, node), node.output.shape
     payload = Normalization(size.axes, size.centred, epsilon, size.form)  # type: ignore[arg-type]
-    last = steps.add("normalized", NORMALIZATION, {"input": source}, shape, payload)
+    last = new.add("normalized", NORMALIZATION, {"input": source}, shape, payload)
     if factor != 1:
-        steps.add("scaled", "aten.mul.Tensor", {"self": last, "other": factor}, shape)
-    return steps.replacement(NORMALIZATION, merged)
+        new.add("scaled", "aten.mul.Tensor", {"self": last, "other": factor}, shape)
+    return new.match(NORMALIZATION, merged)
 
 
 def _float_below(value: Fraction) -> float:
     """The largest float that is at most ``value`` > 0."""
-    found = float(value)
-    return found if Fraction(found) <= value else math.nextafter(found, 0)
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0)
 
 
 def _root(square: Fraction, up: bool) -> float:
     """The square root rounded down, or up; itself where it is a float."""
-    found = math.sqrt(float(square))
-    while Fraction(found) ** 2 > square:
-        found = math.nextafter(found, 0)
-    while Fraction(math.nextafter(found, math.inf)) ** 2 <= square:
-        found = math.nextafter(found, math.inf)
-    return found if not up or Fraction(found) ** 2 == square else math.nextafter(found, math.inf)
+    root = math.sqrt(float(square))
+    while Fraction(root) ** 2 > square:
+        root = math.nextafter(root, 0)
+    while Fraction(math.nextafter(root, math.inf)) ** 2 <= square:
+        root = math.nextafter(root, math.inf)
+    return root if not up or Fraction(root) ** 2 == square else math.nextafter(root, math.inf)

@@ -1,4 +1,4 @@
-"""Recognition of functions of the size of rows: capsule squash, 1 / sqrt(mean(x^2) + eps), x / (1 + ||x||), exp(-||x||^2) and the like.
+"""Functions of the size of rows: capsule squash, 1 / sqrt(mean(x^2) + eps), x / (1 + ||x||), exp(-||x||^2) and the like.
 
 With r = ||z|| for a row z (of x, or of x less its mean, a projection), they are a number f(r) per row, or the row itself in another
 length, phi(r) z / r. Both have exact constants, suprema of slopes of functions of one number:
@@ -15,7 +15,6 @@ before.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -26,14 +25,19 @@ from lipaudit.graph.functions.expression import HALF, NotElementaryError, Tape, 
 from lipaudit.graph.functions.from_aten import OPERATIONS, STEEP, Translator
 from lipaudit.graph.functions.largest_slope import Slopes, steepest
 from lipaudit.graph.functions.normal_form import number
-from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.graph.ops import VIEWS
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
 from lipaudit.graph.passes.row_functions import Axes, Power, RowReader, Rows, Size
-from lipaudit.graph.rewrite import Replacement, substitute
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 
 RADIAL = "lipaudit.radial"
 _MAX_SOURCES = 12
+_NO_ROWS = NoMatch("no function of the size of the rows of one tensor")
+_NOT_ELEMENTARY = NoMatch("the function of the size cannot be written in terms of elementary functions")
+_A_NORM = NoMatch("a norm, which is a mean of powers")
+_JUMPS_AT_ZERO = NoMatch("rows of size 0 do not go to 0: the function jumps there")
+_NO_SLOPE = NoMatch("the function of the size has no finite slope")
 _PRODUCTS = {"aten.mul.Tensor", "aten.div.Tensor"}
 
 
@@ -71,70 +75,74 @@ class _Stretched:
     axes: Axes = ()  # none for a multiple of z, whatever rows it has
 
 
-def recognise_radial(graph: Graph) -> Graph:
-    """Replace functions of the size of rows by one operation each, where they have a finite constant."""
-    producers = {n.name: n for n in graph}
-    position = {n.name: i for i, n in enumerate(graph)}
-    replacements: dict[str, Replacement] = {}
-    for node in graph:
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches functions of the size of rows that have a finite constant, at their last operation."""
+
+    def match(node: Node) -> Match | NoMatch:
         if not (node.op in STEEP and node.refs) or not node.output.dtype.is_floating_point or len(node.outputs) != 1:
-            continue
+            return OTHER_OPERATION
         best: Radial | None = None
-        for source in _sources(node, producers, position):
-            found = _radial(node, source, producers, position)
-            if found is not None and (best is None or found.slopes.upper <= best.slopes.upper * (1 + 1e-9)):
-                best = found  # a farther source has more of the operations in it, a mean that is taken off for one
-        if best is not None:
-            arguments = {"self": Ref(best.source, producers[best.source].output)}
-            new = replace(node, op=RADIAL, arguments=arguments, payload=best)
-            replacements[node.name] = Replacement((new,), 0, tuple(n.name for n in best.nodes[:-1]))
-    return substitute(graph, replacements) if replacements else graph
+        reason = _NO_ROWS
+        for source in _sources(node, index):
+            radial = _radial(node, source, index)
+            if isinstance(radial, NoMatch):
+                reason = radial if reason is _NO_ROWS else reason
+            elif best is None or radial.slopes.upper <= best.slopes.upper * (1 + 1e-9):
+                best = radial  # a farther source has more of the operations in it, a mean that is taken off for one
+        if best is None:
+            return reason
+        arguments = {"self": Ref(best.source, index.producers[best.source].output)}
+        new = replace(node, op=RADIAL, arguments=arguments, payload=best)
+        return Match((new,), merged=tuple(n.name for n in best.nodes[:-1]))
+
+    return match
 
 
-def _sources(node: Node, producers: Mapping[str, Node], position: Mapping[str, int]) -> list[Ref]:
+def _sources(node: Node, index: GraphIndex) -> list[Ref]:
     """The tensors that the operations before a node may read the rows of, the nearest first."""
-    found, waiting = dict[str, Ref](), list(node.refs)
-    while waiting and len(found) < _MAX_SOURCES:
+    sources, waiting = dict[str, Ref](), list(node.refs)
+    while waiting and len(sources) < _MAX_SOURCES:
         ref = waiting.pop(0)
-        if ref.name not in found and ref.info.dtype == node.output.dtype and len(producers[ref.name].outputs) == 1:
-            found[ref.name] = ref
-            if producers[ref.name].op in _ON_THE_WAY:
-                waiting += producers[ref.name].refs
-    return sorted(found.values(), key=lambda ref: -position[ref.name])
+        producer = index.producers[ref.name]
+        if ref.name not in sources and ref.info.dtype == node.output.dtype and len(producer.outputs) == 1:
+            sources[ref.name] = ref
+            if producer.op in _ON_THE_WAY:
+                waiting += producer.refs
+    return sorted(sources.values(), key=lambda ref: -index.position[ref.name])
 
 
-def _radial(node: Node, source: Ref, producers: Mapping[str, Node], position: Mapping[str, int]) -> Radial | None:
+def _radial(node: Node, source: Ref, index: GraphIndex) -> Radial | NoMatch:
     if len(source.info.shape) < 2 or 0 in source.info.shape:
-        return None
-    reader = _Reader(producers, position, source)
+        return _NO_ROWS
+    reader = _Reader(index, source)
     try:
         value = reader.value(node.name)
     except NotElementaryError:
-        return None
+        return _NOT_ELEMENTARY
     named = reader.rows.known.get(node.name)
     if isinstance(named, Size) and not named.inverse:
-        return None  # a norm, which is a mean of powers
+        return _A_NORM
     if isinstance(value, _Number) and not value.expanded and not isinstance(named, Power):
         axes = value.axes
     elif isinstance(value, _Stretched) and value.axes and node.output == source.info and len(node.refs) == 2:
         axes = value.axes
         if not reader.vanishes(value.term):
-            return None
+            return _JUMPS_AT_ZERO
     else:
-        return None
+        return _NO_ROWS
     slopes = steepest(reader.tape, value.term, 0.0, math.inf)
     if math.isinf(slopes.upper) or slopes.steps:
-        return None
-    nodes = sorted((producers[name] for name in reader.read(node)), key=lambda n: position[n.name])
+        return _NO_SLOPE
+    nodes = sorted((index.producers[name] for name in reader.read(node)), key=lambda n: index.position[n.name])
     return Radial(axes, slopes, isinstance(value, _Stretched), source.name, tuple(nodes))
 
 
 class _Reader:
     """What tensors are as functions of the rows of one of them."""
 
-    def __init__(self, producers: Mapping[str, Node], position: Mapping[str, int], source: Ref) -> None:
-        self.producers, self.source = producers, source
-        self.rows = RowReader(producers, position, source)
+    def __init__(self, index: GraphIndex, source: Ref) -> None:
+        self.producers, self.source = index.producers, source
+        self.rows = RowReader(index.producers, index.position, source)
         self.tape = Tape()
         self.size = self.tape.variable()
         self.known: dict[str, _Number | _Stretched | None] = {}
@@ -148,13 +156,13 @@ class _Reader:
 
     def read(self, node: Node) -> set[str]:
         """The operations between the source and a node, that included."""
-        found, waiting = set[str](), [node.name]
+        names, waiting = set[str](), [node.name]
         while waiting:
             name = waiting.pop()
-            if name not in found and name != self.source.name:
-                found.add(name)
+            if name not in names and name != self.source.name:
+                names.add(name)
                 waiting += [ref.name for ref in self.producers[name].refs]
-        return found
+        return names
 
     def value(self, name: str) -> _Number | _Stretched | None:
         """What a node is, None where it is nothing of the kind."""
@@ -252,9 +260,9 @@ class _Reader:
             return None
 
         def operand(argument: Argument) -> int:
-            found = self.of(argument)
-            if isinstance(found, _Number):
-                return found.term
+            row_number = self.of(argument)
+            if isinstance(row_number, _Number):
+                return row_number.term
             c = number(argument)
             if c is None:
                 raise NotElementaryError("neither a number of a row nor a constant")
@@ -265,8 +273,8 @@ class _Reader:
     def _positive(self, term: int) -> int:
         """|r| is r."""
 
-        def change(_: int, found: Term) -> int | None:
-            return self.size if found.kind == "absolute" and found.reads == (self.size,) else None
+        def change(_: int, other: Term) -> int | None:
+            return self.size if other.kind == "absolute" and other.reads == (self.size,) else None
 
         return self.tape.replaced(term, change)
 

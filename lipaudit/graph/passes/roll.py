@@ -1,4 +1,4 @@
-"""Recognition of cyclic shifts that arrive as two slices joined in the other order: cat(x[k:], x[:k]) = roll(x, -k).
+"""Cyclic shifts that arrive as two slices joined in the other order: cat(x[k:], x[:k]) = roll(x, -k).
 
 Exporters write torch.roll that way (the shifted windows of Swin). As a join of two tensors it would count sqrt(2), because
 nothing says that the slices share no entry; as a shift it is a permutation of entries.
@@ -6,44 +6,48 @@ nothing says that the slices share no entry; as a shift it is a permutation of e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from lipaudit.graph.node import Graph, Node, Ref
-from lipaudit.graph.rewrite import drop_unread, rebuild
+from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 
 _JOINS = {"aten.cat.default", "aten.concat.default", "aten.concatenate.default"}
 _SLICE, _ROLL = "aten.slice.Tensor", "aten.roll.default"
+_NOT_TWO = NoMatch("not a join of two tensors")
+_NOT_SLICES = NoMatch("the two parts are not slices of one tensor of the shape of the result")
+_OTHER_AXIS = NoMatch("the slices do not cut the axis along which they are joined, or have a step")
+_NOT_ENDS = NoMatch("the parts are not the end and the beginning of the tensor")
 
 
-def recognise_rolls(graph: Graph) -> Graph:
-    """The graph with every such join as ``aten.roll``."""
-    producers = {node.name: node for node in graph}
-    return drop_unread(rebuild(graph, lambda node: _roll(node, producers)))
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches joins of the end and the beginning of one tensor along the axis that was cut."""
+    producers = index.producers
+
+    def match(node: Node) -> Match | NoMatch:
+        if node.op not in _JOINS:
+            return OTHER_OPERATION
+        parts = node.get("tensors")
+        if not isinstance(parts, tuple) or len(parts) != 2 or not all(isinstance(part, Ref) for part in parts):
+            return _NOT_TWO
+        end, beginning = (producers[part.name] for part in parts if isinstance(part, Ref))
+        source, other = end.get("self"), beginning.get("self")
+        if end.op != _SLICE or beginning.op != _SLICE or not isinstance(source, Ref) or not isinstance(other, Ref):
+            return _NOT_SLICES
+        if source.info != node.output or other.name != source.name:
+            return _NOT_SLICES
+        axis = _integer(node["dim"]) % len(node.output.shape)
+        size = node.output.shape[axis]
+        first, second = _limits(end, axis, size), _limits(beginning, axis, size)
+        if first is None or second is None:
+            return _OTHER_AXIS
+        if first[1] != size or second != (0, first[0]):
+            return _NOT_ENDS
+        return Match((replace(node, op=_ROLL, arguments={"self": source, "shifts": (-first[0],), "dims": (axis,)}),))
+
+    return match
 
 
-def _roll(node: Node, producers: Mapping[str, Node]) -> Node | None:
-    """The shift that a join is; None unless it joins the end and the beginning of one tensor along the axis that it cut."""
-    parts = node.get("tensors") if node.op in _JOINS else None
-    if not isinstance(parts, tuple) or len(parts) != 2 or not all(isinstance(part, Ref) for part in parts):
-        return None
-    end, beginning = (producers[part.name] for part in parts if isinstance(part, Ref))
-    source = end.get("self")
-    if end.op != _SLICE or beginning.op != _SLICE or not isinstance(source, Ref) or source.info != node.output:
-        return None
-    other = beginning.get("self")
-    if not isinstance(other, Ref) or other.name != source.name:
-        return None
-    rank = len(node.output.shape)
-    axis = _integer(node["dim"]) % rank
-    size = node.output.shape[axis]
-    first, second = _range(end, axis, size), _range(beginning, axis, size)
-    if first is None or second is None or first[1] != size or second != (0, first[0]):
-        return None
-    return replace(node, op=_ROLL, arguments={"self": source, "shifts": (-first[0],), "dims": (axis,)})
-
-
-def _range(node: Node, axis: int, size: int) -> tuple[int, int] | None:
+def _limits(node: Node, axis: int, size: int) -> tuple[int, int] | None:
     """The limits of a slice along ``axis``; None if it cuts another axis or takes steps."""
     if _integer(node["dim"]) % len(node.output.shape) != axis or node["step"] != 1:
         return None

@@ -1,4 +1,4 @@
-"""Recognition of softmax that arrives written out: e^x / sum(e^x), with or without a number per row taken off before.
+"""Softmax that arrives written out: e^x / sum(e^x), with or without a number per row taken off before.
 
 softmax(x - c) = softmax(x) for every c that does not vary along the axis, the largest entry of a row for one: written-out forms
 subtract it against overflow. A sum with an epsilon is another function and stays.
@@ -9,57 +9,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lipaudit.graph.node import Argument, Graph, Node, Ref
-from lipaudit.graph.rewrite import Replacement, substitute
+from lipaudit.graph.node import Argument, Node, Ref
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 
 _SOFTMAX = "aten.softmax.int"
+_NOT_A_QUOTIENT = NoMatch("no quotient of two tensors, nor a product with a reciprocal")
+_NOT_AN_EXPONENTIAL = NoMatch("what is divided is no exponential of the shape of the result")
+_NOT_A_SUM = NoMatch("the divisor is no sum over one axis")
+_OTHER_SUM = NoMatch("the divisor is the sum of something else than the exponentials")
 
 
-def recognise_written_softmax(graph: Graph) -> Graph:
-    """Replace quotients of exponentials by their sums along an axis by a softmax."""
-    producers = {n.name: n for n in graph}
-    replacements: dict[str, Replacement] = {}
-    for node in graph:
-        found = _softmax(node, producers)
-        if found is not None:
-            replacements[node.name] = Replacement((found[0],), 0, found[1])
-    return substitute(graph, replacements) if replacements else graph
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches quotients of exponentials by their sums along an axis."""
+    producers = index.producers
 
+    def match(node: Node) -> Match | NoMatch:
+        if node.op not in ("aten.div.Tensor", "aten.mul.Tensor"):
+            return OTHER_OPERATION
+        if node.get("rounding_mode") is not None or len(node.refs) != 2:
+            return _NOT_A_QUOTIENT
+        above, below = node.refs
+        merged: tuple[str, ...] = ()
+        if node.op == "aten.mul.Tensor":  # e^x times the reciprocal of the sum
+            if producers[above.name].op == "aten.reciprocal.default":
+                above, below = below, above
+            inverse = producers[below.name]
+            if inverse.op != "aten.reciprocal.default":
+                return _NOT_A_QUOTIENT
+            merged, below = (inverse.name,), inverse.refs[0]
+        power, total = producers[above.name], producers[below.name]
+        if power.op != "aten.exp.default" or above.info != node.output:
+            return _NOT_AN_EXPONENTIAL
+        kept = None
+        if total.op == "aten.unsqueeze.default":
+            merged, kept, total = (*merged, total.name), total["dim"], producers[total.refs[0].name]
+        axis = _axis(total, len(node.output.shape), kept)
+        if axis is None:
+            return _NOT_A_SUM
+        summed = producers[total.refs[0].name]
+        if summed.op != power.op or summed.refs != power.refs:
+            return _OTHER_SUM
+        argument, shifts = _unshifted(power.refs[0], axis, producers)
+        arguments: dict[str, Argument] = {"self": argument, "dim": axis, "dtype": None}
+        between = (*shifts, *dict.fromkeys((power.name, summed.name)), total.name, *merged)
+        return Match((replace(node, op=_SOFTMAX, arguments=arguments),), merged=between)
 
-def _softmax(node: Node, producers: Mapping[str, Node]) -> tuple[Node, tuple[str, ...]] | None:
-    if (
-        node.op not in ("aten.div.Tensor", "aten.mul.Tensor")
-        or node.get("rounding_mode") is not None
-        or len(node.refs) != 2
-    ):
-        return None
-    above, below = node.refs
-    merged: tuple[str, ...] = ()
-    if node.op == "aten.mul.Tensor":  # e^x times the reciprocal of the sum
-        if producers[above.name].op == "aten.reciprocal.default":
-            above, below = below, above
-        inverse = producers[below.name]
-        if inverse.op != "aten.reciprocal.default":
-            return None
-        merged, below = (inverse.name,), inverse.refs[0]
-    power, total = producers[above.name], producers[below.name]
-    kept = None
-    if total.op == "aten.unsqueeze.default":
-        merged, kept, total = (*merged, total.name), total["dim"], producers[total.refs[0].name]
-    axis = _axis(total, len(node.output.shape), kept)
-    if power.op != "aten.exp.default" or axis is None or above.info != node.output:
-        return None
-    summed = producers[total.refs[0].name]
-    if summed.op != power.op or summed.refs != power.refs:
-        return None
-    argument, shifts = _unshifted(power.refs[0], axis, producers)
-    arguments: dict[str, Argument] = {"self": argument, "dim": axis, "dtype": None}
-    return replace(node, op=_SOFTMAX, arguments=arguments), (
-        *shifts,
-        *dict.fromkeys((power.name, summed.name)),
-        total.name,
-        *merged,
-    )
+    return match
 
 
 def _axis(total: Node, rank: int, kept: Argument) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lipaudit.graph.node import Node
-from lipaudit.graph.passes.response_norm import RESPONSE_NORM
+from lipaudit.graph.passes.local_response_norm import RESPONSE_NORM
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.rule import rule
 

@@ -15,7 +15,7 @@ from lipaudit.errors import CaptureError, NonFiniteWeightsError
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from tests.graph.interpreter import count, ops, run
 from tests.graph.networks import EXAMPLES, Function, Residual
 

@@ -17,8 +17,9 @@ from torch.nn import functional
 import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
-from lipaudit.graph.passes.activations import ACTIVATION, recognise_activations
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.activations import ACTIVATION, matcher
+from lipaudit.graph.passes.table import simplify
+from lipaudit.graph.pattern import replace_patterns
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.effect import Settings, Status
 from lipaudit.rules.ops import (
@@ -156,12 +157,12 @@ def test_formula_and_merged_operations() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.block(x) * 0.5
 
-    _, node = recognise_activations(capture(Net(), {"x": torch.zeros(1, 6)}))
+    _, node = replace_patterns(capture(Net(), {"x": torch.zeros(1, 6)}), matcher)
     assert node.payload.formula == "0.5 x + 0.5 x erf(0.70711 x)"
     assert (node.module, node.name) == ("block", "mul_1")
     assert node.sources == ()  # everything ran in the same module
 
-    _, node = recognise_activations(capture(Block(), {"x": torch.zeros(1, 6)}))
+    _, node = replace_patterns(capture(Block(), {"x": torch.zeros(1, 6)}), matcher)
     assert node.sources == ("div", "erf", "add")
 
 
@@ -296,7 +297,7 @@ def test_random_chains_never_exceed_the_constant() -> None:
     formulas: Counter[str] = Counter()
     for _ in range(2000):
         graph = random_graph(generator)
-        for node in recognise_activations(graph):
+        for node in replace_patterns(graph, matcher):
             if node.op != ACTIVATION:
                 continue
             formula, constant = node.payload.formula, node.payload.constant

@@ -21,7 +21,7 @@ from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Constant, Graph, Node
 from lipaudit.graph.passes.attention import ATTENTION
 from lipaudit.graph.passes.normalization import NORMALIZATION
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 
 Function = Callable[[Tensor, Tensor, Tensor], Tensor]
 G = torch.Generator().manual_seed(5)

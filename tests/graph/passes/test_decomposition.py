@@ -15,8 +15,7 @@ from lipaudit.graph.capture.layerwise import UNCAPTURED
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.decomposition import decompose
 from lipaudit.graph.passes.decomposition_rules import DEFINITIONS
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import fold
+from lipaudit.graph.passes.table import fold, recognise
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, evaluate_rules, propagate

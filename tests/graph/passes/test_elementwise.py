@@ -13,9 +13,9 @@ from torch.nn import functional
 import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
-from lipaudit.graph.passes.elementwise import ELEMENTWISE, recognise_elementwise
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.elementwise import ELEMENTWISE, matcher
+from lipaudit.graph.passes.table import recognise, simplify
+from lipaudit.graph.pattern import replace_patterns
 from lipaudit.rules.ops import (
     activation_slopes,
 )
@@ -205,4 +205,4 @@ def test_constants_that_differ_beyond_counting_are_left_to_the_pieces() -> None:
             return x / (many + x.abs())
 
     graph = capture(Wide(), {"x": torch.zeros(1, 100)})
-    assert ELEMENTWISE not in {n.op for n in recognise_elementwise(graph)}
+    assert ELEMENTWISE not in {n.op for n in replace_patterns(graph, matcher)}

@@ -14,7 +14,7 @@ import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.linear import DENSE, Dense, Scale, scale_columns, scale_rows
 from lipaudit.graph.passes.folding_errors import cropped, exact_norm, margin, read_taps, widened
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.explicit import operator_matrices
 from lipaudit.spectral.convolution.geometry import Convolution

@@ -13,7 +13,7 @@ import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS, OrderedPairs
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 from tests.graph.networks import OfOneInput
 
 Map = Callable[[torch.Tensor], torch.Tensor]

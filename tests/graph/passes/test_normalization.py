@@ -16,8 +16,7 @@ from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
 from lipaudit.graph.passes.radial import RADIAL
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import recognise, simplify
 
 Function = Callable[[Tensor], Tensor]
 G = torch.Generator().manual_seed(3)

@@ -11,7 +11,7 @@ import torch
 import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 from tests.graph.networks import OfOneInput
 
 cat, stack = torch.cat, torch.stack

@@ -15,8 +15,7 @@ from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.passes.power_means import POWER_MEAN
 from lipaudit.graph.passes.radial import RADIAL
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import recognise, simplify
 from tests.graph.networks import OfOneInput
 
 IMAGE = (1, 4, 6, 6)

@@ -13,8 +13,7 @@ import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.passes.radial import RADIAL
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import recognise, simplify
 from tests.graph.networks import OfOneInput
 
 SHAPE = (1, 3, 5)

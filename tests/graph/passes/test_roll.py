@@ -4,7 +4,7 @@ from torch import nn
 
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 
 
 class Join(nn.Module):

@@ -10,7 +10,7 @@ from lipaudit.graph.capture.export import capture
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from lipaudit.graph.passes.unknown_weights import replace_unknown_weights
 from lipaudit.network.propagate import evaluate_rules, propagate
 from lipaudit.rules.effect import Settings

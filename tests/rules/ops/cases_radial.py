@@ -8,7 +8,7 @@ import torch
 
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.passes.radial import RADIAL, Radial
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 from tests.nodes import data
 from tests.rules.ops.cases import case
 

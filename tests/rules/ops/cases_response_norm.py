@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from lipaudit.graph.capture.export import capture
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.response_norm import RESPONSE_NORM
+from lipaudit.graph.passes.local_response_norm import RESPONSE_NORM
+from lipaudit.graph.passes.table import recognise
 from tests.nodes import data
 from tests.rules.ops.cases import case
 

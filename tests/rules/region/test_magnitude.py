@@ -17,7 +17,7 @@ from lipaudit.graph.capture.export import capture
 from lipaudit.graph.contraction import entrywise_product
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.node import Node, TensorInfo
-from lipaudit.graph.passes.simplify import simplify
+from lipaudit.graph.passes.table import simplify
 from lipaudit.rules.contraction import radii_of
 from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.ops.attention import around_mean

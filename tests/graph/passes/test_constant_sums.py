@@ -11,7 +11,7 @@ from torch import nn
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Ref
-from lipaudit.graph.passes.recognise import recognise
+from lipaudit.graph.passes.table import recognise
 
 
 class Mixture(nn.Module):

@@ -1,9 +1,4 @@
-"""Recognition: a captured graph in the operations that the rules know, equal to it in value.
-
-Networks and exporters write the same operation in many ways. Here identities go, and what arrives written out
-becomes one operation. Biases, shifts and masks stay, so that the result can be evaluated
-(:mod:`lipaudit.graph.evaluate`) and equals the network.
-"""
+"""Operations that return their input, and outputs that nothing reads: clone(x) = x, dropout(x) = x in evaluation mode."""
 
 from __future__ import annotations
 
@@ -11,19 +6,6 @@ from dataclasses import replace
 
 from lipaudit.graph.node import Argument, Graph, Node, Ref
 from lipaudit.graph.ops import CASTS
-from lipaudit.graph.passes.activations import recognise_activations
-from lipaudit.graph.passes.attention import recognise_attentions
-from lipaudit.graph.passes.elementwise import recognise_elementwise
-from lipaudit.graph.passes.inexact_constants import with_lost_constants
-from lipaudit.graph.passes.known_sums import recognise_constant_sums
-from lipaudit.graph.passes.max_min_pairs import recognise_ordered_pairs
-from lipaudit.graph.passes.normalization import recognise_normalizations
-from lipaudit.graph.passes.permuted_concatenation import recognise_rejoined
-from lipaudit.graph.passes.power_means import recognise_power_means
-from lipaudit.graph.passes.radial import recognise_radial
-from lipaudit.graph.passes.response_norm import recognise_response_norms
-from lipaudit.graph.passes.roll import recognise_rolls
-from lipaudit.graph.passes.softmax import recognise_written_softmax
 from lipaudit.graph.rewrite import rebuild
 
 _IDENTITIES = {
@@ -47,29 +29,6 @@ _ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
     ),
     "aten._fused_rms_norm.default": ("aten.rms_norm.default", {}, {}),
 }  # fmt: skip
-
-
-def recognise(graph: Graph) -> Graph:
-    """Every recognition, in the order in which they enable each other."""
-    steps = (
-        drop_identities,
-        recognise_rolls,
-        recognise_written_softmax,
-        recognise_constant_sums,
-        recognise_normalizations,
-        recognise_attentions,
-        recognise_response_norms,
-        recognise_radial,
-        recognise_power_means,
-        recognise_activations,
-        recognise_elementwise,
-        recognise_ordered_pairs,
-        recognise_rejoined,
-    )
-    captured = graph
-    for step in steps:
-        graph = step(graph)
-    return with_lost_constants(captured, graph)
 
 
 def drop_identities(graph: Graph) -> Graph:

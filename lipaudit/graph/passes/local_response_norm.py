@@ -1,4 +1,4 @@
-"""Recognition of local response normalisation, x_i / (k + a s_i)^b with s_i = sum of x_j^2 over the channels j in a window around i.
+"""Local response normalisation, x_i / (k + a s_i)^b with s_i = sum of x_j^2 over the channels j in a window around i.
 
 The Jacobian is diag(D^-b) - M with D_i = k + a s_i and M_ij = 2 a b x_i x_j D_i^(-b-1) for j in the window of i. The channel i is in its
 own window, so that |x_i| <= sqrt(s_i), and
@@ -12,7 +12,7 @@ and the number of channels, so that the constant is at most k^-b (1 + 2 sqrt(m) 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,13 +20,17 @@ import torch
 
 from lipaudit.graph.evaluate import evaluate_together
 from lipaudit.graph.functions.normal_form import number
-from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.graph.ops import VIEWS
-from lipaudit.graph.rewrite import Replacement, substitute
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 
 RESPONSE_NORM = "lipaudit.response_norm"
+_NOT_CHANNELS = NoMatch("what is divided has no channels, or is broadcast")
+_NOT_A_POWER = NoMatch("the divisor is no power of k + a s")
+_NOT_POSITIVE = NoMatch("k, a or the exponent is not a positive number")
+_NO_WINDOWS = NoMatch("s is no mean of the squares over windows of channels around each one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,54 +56,52 @@ class ResponseNorm:
         return evaluate_together(self.nodes, {self.source: x})
 
 
-def recognise_response_norms(graph: Graph) -> Graph:
-    """Replace local response normalisations by one operation each."""
-    producers = {n.name: n for n in graph}
-    replacements: dict[str, Replacement] = {}
-    for node in graph:
-        found = _response_norm(node, producers)
-        if found is not None:
-            new = replace(node, op=RESPONSE_NORM, arguments={"self": node["self"]}, payload=found)
-            replacements[node.name] = Replacement((new,), 0, tuple(n.name for n in found.nodes[:-1]))
-    return substitute(graph, replacements) if replacements else graph
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches quotients of a tensor by a power of the mean of its squares over windows of channels."""
+    producers = index.producers
+
+    def match(node: Node) -> Match | NoMatch:
+        if node.op != "aten.div.Tensor":
+            return OTHER_OPERATION
+        norm = _response_norm(node, producers)
+        if isinstance(norm, NoMatch):
+            return norm
+        new = replace(node, op=RESPONSE_NORM, arguments={"self": node["self"]}, payload=norm)
+        return Match((new,), merged=tuple(n.name for n in norm.nodes[:-1]))
+
+    return match
 
 
-def _response_norm(node: Node, producers: Mapping[str, Node]) -> ResponseNorm | None:
-    x = node.get("self")
-    if node.op != "aten.div.Tensor" or not isinstance(x, Ref) or x.info != node.output or len(x.info.shape) < 3:
-        return None
+def _response_norm(node: Node, producers: Mapping[str, Node]) -> ResponseNorm | NoMatch:
+    x = node["self"]
+    if not isinstance(x, Ref) or x.info != node.output or len(x.info.shape) < 3:
+        return _NOT_CHANNELS
     chain = [node]
 
     def inner(argument: Argument, *ops: str) -> Node | None:
-        found = producers[argument.name] if isinstance(argument, Ref) else None
-        if found is None or found.op not in ops:
+        producer = producers[argument.name] if isinstance(argument, Ref) else None
+        if producer is None or producer.op not in ops:
             return None
-        chain.append(found)
-        return found
+        chain.append(producer)
+        return producer
 
     power = inner(node["other"], "aten.pow.Tensor_Scalar")
     shifted = power and inner(power["self"], "aten.add.Tensor", "aten.add.Scalar")
-    if power is None or shifted is None or number(shifted["alpha"]) != 1:
-        return None
-    exponent, shift = number(power["exponent"]), number(shifted["other"])
-    scaled = inner(shifted["self"], "aten.mul.Tensor", "aten.mul.Scalar")
-    factor = None if scaled is None else number(scaled["other"])
-    if scaled is None or not all(c is not None and c > 0 for c in (exponent, shift, factor)):
-        return None
+    scaled = shifted and inner(shifted["self"], "aten.mul.Tensor", "aten.mul.Scalar")
+    if power is None or shifted is None or scaled is None or number(shifted["alpha"]) != 1:
+        return _NOT_A_POWER
+    exponent, shift, factor = number(power["exponent"]), number(shifted["other"]), number(scaled["other"])
+    if exponent is None or shift is None or factor is None or not min(exponent, shift, factor) > 0:
+        return _NOT_POSITIVE
     below = scaled["self"]
     while (view := inner(below, *VIEWS)) is not None:
         below = view["self"]
     windows = _windows(below, x, inner)
-    if windows is None:
-        return None
-    assert exponent is not None
-    assert shift is not None
-    return ResponseNorm(windows, shift, exponent, x.name, tuple(reversed(chain)))
+    return _NO_WINDOWS if windows is None else ResponseNorm(windows, shift, exponent, x.name, tuple(reversed(chain)))
 
 
-def _windows(pooled: Argument, x: Ref, inner: object) -> int | None:
+def _windows(pooled: Argument, x: Ref, inner: Callable[..., Node | None]) -> int | None:
     """How many windows of channels around one hold it at most, from the mean over them back to the squares; None for anything else."""
-    assert callable(inner)
     pool = inner(pooled, "aten.avg_pool2d.default", "aten.avg_pool3d.default")
     pad = pool and inner(pool["self"], "aten.pad.default", "aten.constant_pad_nd.default")
     view = pad and inner(pad["self"], *VIEWS)

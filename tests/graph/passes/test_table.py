@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,11 +14,9 @@ import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph
-from lipaudit.graph.passes.parallel_branches import merge_branches
-from lipaudit.graph.passes.recognise import drop_identities
-from lipaudit.graph.passes.simplify import absorb_padding, fold_scales, recognise_linear, simplify
+from lipaudit.graph.passes.table import PASSES, Equality, explain, simplify
 from tests.graph.interpreter import count, run
-from tests.graph.networks import EXAMPLES
+from tests.graph.networks import EXAMPLES, OfOneInput
 
 
 @functools.cache
@@ -53,11 +52,86 @@ def test_the_captured_graph_is_the_network(name: str) -> None:
 def test_every_step_keeps_a_network_without_offsets(name: str) -> None:
     """All biases and means are zero here: the function itself must come out, through every non-linearity."""
     module, graph = _network(name, nn.SiLU, offsets=False)
-    for step in (drop_identities, recognise_linear, absorb_padding, fold_scales, merge_branches, simplify):
-        graph = step(graph)
-        for seed in (1, 2):
-            inputs = EXAMPLES[name].inputs(seed)
-            assert _close(run(graph, inputs), _outputs(module, inputs)), step.__name__
+    for name_of_pass, run_pass in (*((each.name, each.run) for each in PASSES), ("simplify", simplify)):
+        graph = run_pass(graph)
+        inputs = EXAMPLES[name].inputs(1)
+        assert _close(run(graph, inputs), _outputs(module, inputs)), name_of_pass
+
+
+def test_passes_equal_in_value_keep_a_network_with_offsets(name: str) -> None:
+    module, graph = _network(name, nn.SiLU, offsets=True)
+    inputs = EXAMPLES[name].inputs(1)
+    for each in PASSES:
+        if each.equality is Equality.VALUE:
+            graph = each.run(graph)
+            assert _close(run(graph, inputs), _outputs(module, inputs)), each.name
+
+
+def test_passes_equal_in_value_come_first_and_names_are_unique() -> None:
+    kinds = [each.equality for each in PASSES]
+    assert kinds == sorted(kinds, key=[Equality.VALUE, Equality.DIFFERENCES].index)
+    assert len({each.name for each in PASSES}) == len(PASSES)
+    assert all(each.formula for each in PASSES)
+
+
+ALMOST: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "softmax": (
+        lambda x: x.exp() / (x.exp().sum(-1, keepdim=True) + 1),
+        "the divisor is no sum over one axis",
+    ),
+    "cyclic shifts": (
+        lambda x: torch.cat([x[:, 2:], x[:, :1]], 1),
+        "the two parts are not slices of one tensor of the shape of the result",
+    ),
+    "constant sums": (lambda x: x / x.sum(-1, keepdim=True), "the sum is that of no softmax along the axis"),
+    "normalisations": (
+        lambda x: x / x.norm(dim=1, keepdim=True),
+        "not the rows of one tensor by their own size with an epsilon",
+    ),
+    "attention": (lambda x: x[None] @ x.T[None], "neither factor comes from a softmax"),
+    "local response normalisation": (
+        lambda x: x[None] / (1 + x[None]) ** 0.75,
+        "the divisor is no power of k + a s",
+    ),
+    "radial functions": (
+        lambda x: x / (x.norm(dim=1, keepdim=True) - 1),
+        "the function of the size has no finite slope",
+    ),
+    "hypot of one tensor": (
+        lambda x: torch.hypot(x, x.exp()),
+        "the operands of hypot are not selections of one tensor",
+    ),
+    "power means": (lambda x: (x.square().sum(-1) - 1).sqrt(), "the root is not taken of a sum of powers"),
+    "activations": (lambda x: x * x.sin(), "no polynomial in x and in one function of x"),
+    "element-wise functions": (lambda x: x.sin() + x[:, :1], "no tensor before it has a finite slope"),
+    "choices by comparison": (lambda x: torch.where(x > x.sin(), x, x.cos()), "what is chosen is not what is compared"),
+    "ordered pairs": (lambda x: torch.cat([x, x.sin()]), "the parts do not hold the larger and the smaller"),
+    "permuted concatenation": (
+        lambda x: torch.cat([x[:, :2], x.sin()], 1),
+        "no two parts beside each other are pieces",
+    ),
+    "linear maps": (lambda x: x * x.sin(), "more than one operand depends on the data"),
+    "padding": (
+        lambda x: _both(nn.functional.pad(x[None, None], (1, 1, 1, 1))),
+        "something else reads the padded tensor",
+    ),
+}
+
+
+def _both(image: torch.Tensor) -> torch.Tensor:
+    return nn.functional.conv2d(image, torch.ones(1, 1, 3, 3)).sum() + image.sum()
+
+
+def test_every_pass_of_patterns_has_an_example() -> None:
+    assert {each.name for each in PASSES if each.matcher is not None} == set(ALMOST)
+
+
+@pytest.mark.parametrize("name_of_pass", ALMOST)
+def test_a_pass_says_why_nothing_was_recognised(name_of_pass: str) -> None:
+    function, reason = ALMOST[name_of_pass]
+    graph = capture(OfOneInput(function), {"x": torch.zeros(1, 4)})
+    said = [str(answer) for answer in explain(graph) if answer.name == name_of_pass]
+    assert any(reason in text for text in said), said
 
 
 # With the identity for the non-linearity every other network of the list is affine.

@@ -1,4 +1,4 @@
-"""Recognition of divisions by a sum that is known: the weights of a softmax add up to 1.
+"""Divisions by a sum that is known: the weights of a softmax add up to 1.
 
 A network that mixes softmax weights with constant ones and normalises the mixture, a = (1 - g) softmax(z) + g P, a / sum(a),
 divides by (1 - g) + g sum(P), a constant. The sum over an axis follows these rules: 1 for a softmax over that axis, its
@@ -14,39 +14,46 @@ from dataclasses import dataclass, replace
 import torch
 
 from lipaudit.graph.constant_errors import LARGEST
-from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
+from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.graph.ops import SOFTMAX
-from lipaudit.graph.rewrite import drop_unread, rebuild
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed
 
 _PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype"}
 _DIVISIONS = {"aten.div.Tensor"}
 # A sum below this part of what it is summed from has lost digits to cancellation.
 _CANCELLED = 1e-6
+_NOT_DATA = NoMatch("the divisor is a constant, or the quotient is rounded")
+_NOT_A_SUM = NoMatch("the divisor is no sum over one axis")
+_UNKNOWN = NoMatch("the sum is that of no softmax along the axis, nor of a mixture of one with constants")
+_LOST = NoMatch("the terms of the sum cancel")
 
 
-def recognise_constant_sums(graph: Graph) -> Graph:
-    """Replace divisors that are sums of known value by constants."""
-    producers = {n.name: n for n in graph}
+def matcher(index: GraphIndex) -> Matcher:
+    """Matches quotients by sums whose value is known, and makes the divisor a constant."""
+    producers = index.producers
 
-    def change(node: Node) -> Node | None:
-        if node.op not in _DIVISIONS or node.get("rounding_mode") is not None or not isinstance(node["other"], Ref):
-            return None
-        summed = _summed(producers[node["other"].name], producers)
-        found = None if summed is None else _sum(summed[0], summed[1], len(summed[0].info.shape), producers)
-        if (
-            summed is None
-            or found is None
-            or found.error > LARGEST
-            or bool((found.value.abs() <= _CANCELLED * found.size).any())
-        ):
-            return None
+    def match(node: Node) -> Match | NoMatch:
+        if node.op not in _DIVISIONS:
+            return OTHER_OPERATION
+        divisor = node["other"]
+        if node.get("rounding_mode") is not None or not isinstance(divisor, Ref):
+            return _NOT_DATA
+        summed = _summed(producers[divisor.name], producers)
+        if summed is None:
+            return _NOT_A_SUM
+        source, axis = summed
+        total = _sum(source, axis, len(source.info.shape), producers)
+        if total is None or total.error > LARGEST:
+            return _UNKNOWN
+        if bool((total.value.abs() <= _CANCELLED * total.size).any()):
+            return _LOST
         # every term and every partial sum is rounded once; a divisor that is too small keeps the quotient's bound above
-        terms = summed[0].info.shape[summed[1]] + 16
-        rounding = (terms * 2.0**-52 + found.error) * found.size / found.value.abs()
-        return replace(node, arguments={**node.arguments, "other": Constant(found.value * (1 - rounding))})
+        terms = source.info.shape[axis] + 16
+        rounding = (terms * 2.0**-52 + total.error) * total.size / total.value.abs()
+        return Match((replace(node, arguments={**node.arguments, "other": Constant(total.value * (1 - rounding))}),))
 
-    return drop_unread(rebuild(graph, change))
+    return match
 
 
 def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | None:

@@ -1,16 +1,11 @@
-"""Exact simplifications of a captured graph.
+"""Channelwise scales folded into linear maps: S (W x) = (S W) x and W (S x) = (W S) x, batch norms among them.
 
-Written-out operations are recognised first (:mod:`lipaudit.graph.passes.recognise`). Then constant shifts go, scales are
-folded, padding is absorbed, linear branches are merged.
-
-None of them changes the function on differences: f(x) - f(y) stays what it was (biases drop out). They matter because
-the norm of a product of matrices is smaller than the product of their norms: a batch norm folded into its convolution
-is free.
+The norm of a product of matrices is at most the product of their norms, and mostly smaller: a batch norm folded into its convolution is
+free.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -20,19 +15,13 @@ from lipaudit.graph.linear import (
     SCALE,
     Linear,
     Scale,
-    as_convolution,
-    as_dense,
-    as_scale,
     channel_axis,
     scale_columns,
     scale_rows,
 )
-from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
-from lipaudit.graph.passes.parallel_branches import merge_branches
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.rewrite import drop_unread, label, rebuild, rename, uses
+from lipaudit.graph.node import Graph, Node, Ref
+from lipaudit.graph.rewrite import label, rebuild, rename, uses
 
-_ADDITIONS = {"aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar"}
 _LINEAR = {CONVOLUTION, DENSE, SCALE}
 _VIEWS = {
     f"aten.{name}"
@@ -41,105 +30,6 @@ _VIEWS = {
         "unflatten.int", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
     )
 }  # fmt: skip
-
-
-def simplify(graph: Graph) -> Graph:
-    """Recognition, then folding."""
-    return fold(recognise(graph))
-
-
-def fold(graph: Graph) -> Graph:
-    """Every simplification of a recognised graph that is exact on differences, in the order in which they enable each other."""
-    steps = (drop_shifts, recognise_linear, absorb_padding, fold_scales, merge_branches)
-    for step in steps:
-        graph = step(graph)
-    return graph
-
-
-def drop_shifts(graph: Graph) -> Graph:
-    """Remove additions of constants that keep the shape: they do not change differences."""
-
-    def change(node: Node) -> Ref | None:
-        refs = node.refs
-        if len(refs) != 1 or node.op not in _ADDITIONS:
-            return None
-        unscaled = refs[0] is node["self"] or (node.op.startswith("aten.add") and node.get("alpha", 1) == 1)
-        same = refs[0].info == node.output
-        other = _other(node)
-        known = isinstance(other, Constant) or (isinstance(other, int | float) and math.isfinite(other))
-        return refs[0] if unscaled and same and known else None
-
-    return rebuild(graph, change)
-
-
-def _other(node: Node) -> Argument:
-    return node["other"] if isinstance(node["self"], Ref) else node["self"]
-
-
-def recognise_linear(graph: Graph) -> Graph:
-    """Replace convolutions, dense layers and channelwise scales by nodes that carry their weights."""
-
-    def change(node: Node) -> Node | None:
-        refs = node.refs
-        if len(refs) != 1:
-            return None
-        if convolution := as_convolution(node):
-            return _linear_node(node, CONVOLUTION, refs[0], convolution)
-        if dense := as_dense(node):
-            return _linear_node(node, DENSE, refs[0], dense)
-        if scale := as_scale(node, refs[0].info.shape):
-            return _linear_node(node, SCALE, refs[0], scale)
-        return None
-
-    return rebuild(graph, change)
-
-
-def _linear_node(node: Node, op: str, source: Ref, payload: object) -> Node:
-    arguments: dict[str, Argument] = {
-        "input": source,
-        **{k: v for k, v in node.arguments.items() if isinstance(v, Constant)},
-    }
-    return replace(node, op=op, arguments=arguments, outputs=node.outputs[:1], payload=payload)
-
-
-def absorb_padding(graph: Graph) -> Graph:
-    """Give a padding's borders to the only convolution that reads it (tighter, and exact for circular padding)."""
-    counts = uses(graph)
-    producers = {n.name: n for n in graph}
-
-    def change(node: Node) -> Node | None:
-        if node.op != CONVOLUTION or node.payload.transposed or any(any(p) for p in node.payload.padding):
-            return None
-        source = node.refs[0]
-        pad = producers[source.name]
-        if counts[pad.name] != 1 or (borders := _borders(pad, len(node.payload.kernel_size))) is None:
-            return None
-        padding, mode, inner = borders
-        size = inner.info.shape[-len(padding) :]
-        try:
-            payload = replace(node.payload, padding=padding, padding_mode=mode, input_size=size)
-        except ValueError:
-            return None  # a border that torch's own convolution could not have: the padding keeps its own rule
-        return replace(
-            node, arguments={**node.arguments, "input": inner}, payload=payload, sources=(*node.sources, label(pad))
-        )
-
-    return drop_unread(rebuild(graph, change))
-
-
-def _borders(pad: Node, d: int) -> tuple[tuple[tuple[int, int], ...], str, Ref] | None:
-    if pad.op not in ("aten.pad.default", "aten.constant_pad_nd.default") or not isinstance(pad["self"], Ref):
-        return None
-    widths = pad["pad"]
-    mode = {"constant": "zeros"}.get(str(pad.get("mode", "constant")), str(pad.get("mode", "constant")))
-    if not isinstance(widths, tuple):
-        return None
-    numbers = [w for w in widths if isinstance(w, int)]
-    if len(numbers) != len(widths) or any(numbers[2 * d :]) or min(numbers) < 0:
-        return None
-    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
-    pairs = (pairs + [(0, 0)] * d)[:d]
-    return tuple(reversed(pairs)), mode, pad["self"]
 
 
 def fold_scales(graph: Graph) -> Graph:
@@ -194,8 +84,9 @@ def _fold_into_rows(graph: Graph) -> Graph:
         while name in views and counts[name] == 1:
             between.append(name)
             name = views[name].refs[0].name
-        found = linear.get(name)
-        return (None if between and found is not None and found.op != DENSE else found), between
+        operation = linear.get(name)
+        passes_views = operation is None or operation.op == DENSE or not between
+        return (operation if passes_views else None), between
 
     def change(node: Node) -> Ref | None:
         if node.op == SCALE:
@@ -233,10 +124,10 @@ def _fold_into_columns(graph: Graph) -> Graph:
     for node in graph:
         if node.op != SCALE or node.name in graph.outputs:
             continue
-        found = _payloads_behind(node, node, readers, graph.outputs)
-        if found is not None:
-            scales.update(dict.fromkeys((node.name, *found), node))
-            payloads.update({name: payload for name, payload in found.items() if payload is not None})
+        behind = _payloads_behind(node, node, readers, graph.outputs)
+        if behind is not None:
+            scales.update(dict.fromkeys((node.name, *behind), node))
+            payloads.update({name: payload for name, payload in behind.items() if payload is not None})
 
     def change(node: Node) -> Node | None:
         scale = scales.get(node.name)
@@ -261,7 +152,7 @@ def _payloads_behind(
 
     A linear operation gets a payload, a view has none.
     """
-    found: dict[str, Linear | None] = {}
+    payloads: dict[str, Linear | None] = {}
     dims = len(source.output.shape)
     behind = scale.payload if source is scale else _behind_views(scale.payload, len(scale.output.shape), dims)
     for reader in readers.get(source.name, []):
@@ -269,12 +160,12 @@ def _payloads_behind(
             payload = behind and scale_columns(reader.payload, behind, channel_axis(reader.payload, dims))
             if payload is None:
                 return None
-            found[reader.name] = payload
+            payloads[reader.name] = payload
         elif _keeps_last_axis(reader) and reader.name not in outputs:
             more = _payloads_behind(scale, reader, readers, outputs)
             if not more:
                 return None
-            found |= {reader.name: None, **more}
+            payloads |= {reader.name: None, **more}
         else:
             return None
-    return found
+    return payloads

@@ -9,8 +9,8 @@ from torch import nn
 import lipaudit
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.evaluate import interpret
-from lipaudit.graph.passes.recognise import recognise
-from lipaudit.graph.passes.response_norm import RESPONSE_NORM
+from lipaudit.graph.passes.local_response_norm import RESPONSE_NORM
+from lipaudit.graph.passes.table import recognise
 
 NORMS = [
     (nn.LocalResponseNorm(5, alpha=2.0, beta=0.75, k=2.0), (1, 6, 2, 2)),
