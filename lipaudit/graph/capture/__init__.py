@@ -1,1 +1,1 @@
-"""From a module to a graph of ATen operations."""
+"""From a module to a graph of ATen operations, compared with the module."""

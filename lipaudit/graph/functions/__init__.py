@@ -1,1 +1,1 @@
-"""Functions of one real variable: built from operations, evaluated on intervals, their largest slope found."""
+"""Functions of one real variable: terms, derivatives, ranges, and suprema of slopes."""

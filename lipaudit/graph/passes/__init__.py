@@ -1,1 +1,1 @@
-"""Passes: each turns a graph into one that is equal in value or equal on differences."""
+"""Passes over a graph; :mod:`lipaudit.graph.passes.table` lists them in their order."""
