@@ -29,7 +29,7 @@ from dataclasses import dataclass
 NETWORKS = ("resnet18", "resnet50", "resnet152", "vgg16", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
 LARGE_NETWORKS = ("resnet152", "vgg16", "timm:convnext_xlarge", "timm:vit_large_patch16_224")
 PHASES = ("import", "load", "capture", "norms", "propagation", "report", "exit")
-IMPORTS = "import timm, torchvision, lipaudit.api, lipaudit.cli, lipaudit.records.report_json"
+IMPORTS = "import timm, torchvision, lipaudit.api, lipaudit.cli, lipaudit.records.report"
 # the command, with notes of when its own clock started and when it was done
 COMMAND = """
 import sys, time

@@ -18,6 +18,7 @@ _OBJECTS = (
     ("fixed", "settings.fixed[name]", ("$defs", "held")),
     ("network", "network", ("$defs", "network")),
     ("outputs", "network.outputs[i]", ("$defs", "output")),
+    ("bounds", "network.bounds[i]", ("$defs", "bound")),
     ("other_domains", "network.other_domains[i]", ("$defs", "domain")),
     ("layers", "layers[i]", ("$defs", "layer")),
     ("tool", "tool", ("properties", "tool")),
@@ -41,13 +42,15 @@ _READING = """
 - **Large constants.** Bounds are in plain units and, beside them, as logarithms to base 10. A bound beyond 1e308 has its
   logarithm only; the bound 0 has no logarithm. Below 1e-300 the plain bound is rounded up to what a float can be, and the
   logarithm alone says how small the constant is.
-- **Contradictions.** Two figures of one constant agree up to rounding, a lower bound is not above its upper bound, and a finite
-  network has finite outputs. A report in which they do not, or with a logarithm beyond ±999999, is refused by every reader of
-  lipaudit.
+- **Bounds of the network.** `bounds` lists what every method for the whole network found; the network's `upper_bound` is the least.
+- **Contradictions.** Two figures of one constant agree up to rounding, a lower bound is not above its upper bound, a finite network
+  has finite outputs, and its upper bound is the least of `bounds`. A report in which they do not, or with a logarithm beyond
+  ±999999, is refused by every reader of lipaudit.
 - **Rounding.** The stored bounds are bounds as they are. A table shows upper bounds rounded up and lower bounds rounded down.
 - **Structure.** With `settings.structure` there is no figure anywhere: the statuses are the answer.
 - **Two runs** with the same model and settings on one machine differ in `created` and `timings` only.
-- **Versions.** Objects are open: within 1.x fields are only added, and a reader ignores what it does not know.
+- **Versions.** Objects are open: within 1.x fields are only added, and a reader ignores what it does not know. Reports of version 1.0
+  are read; the schema of every version is shipped with the package. Version 1.1 added `bounds` and the `rigor` of outputs.
 """
 _WORDS = {"null": "null", "string": "string", "integer": "integer", "number": "number", "boolean": "true or false"}
 

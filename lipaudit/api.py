@@ -45,7 +45,7 @@ from lipaudit.frontends.memory import allowed_memory
 from lipaudit.frontends.module import Network
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.node import Graph
-from lipaudit.network.bounds import least, network_bounds
+from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.lower_bound import measured_lower_bound
@@ -210,15 +210,12 @@ def audit(
             lower = None if pair is None else pair.quotient
             clock.lap("lower bound")
         scale = loaded.preprocessing.std if loaded.preprocessing is not None and len(inputs) == 1 else None
-        network = network_record(
-            simple, least(bounds, simple.outputs), rows, lower, scale, loaded.output_names, region.name
-        )
+        network = network_record(simple, bounds, rows, lower, scale, loaded.output_names, region.name)
         elsewhere = []
         for other in others:
             there = everywhere if other is GLOBAL else bounded(other, everywhere.propagation)
             layers = layer_records(simple, there.propagation, loaded.node_names, loaded.module_paths)
-            bound = least(network_bounds(there), simple.outputs)
-            elsewhere.append(domain_record(other.name, bound, layers, scale))
+            elsewhere.append(domain_record(other.name, simple, network_bounds(there), layers, scale))
         network = replace(
             network,
             other_domains=tuple(elsewhere),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +11,17 @@ from lipaudit.auditing.row_names import details, input_size, short_name, titles,
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.network.network_bound import NetworkBound
+from lipaudit.network.bounds import least
+from lipaudit.network.network_bound import NetworkBound, NotApplicable, Result
 from lipaudit.network.propagate import Propagation, Value
-from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.records.contradictions import NOT_APPLICABLE
+from lipaudit.records.figure import EMPIRICAL, Figure, value_of
+from lipaudit.records.report import BoundRecord, DomainRecord, LayerRecord, NetworkRecord, OutputRecord
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.rule import find_rule
-from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
+from lipaudit.spectral.bracket import Bracket, Rigor
 
-_LOG10 = math.log(10)
 # Constants this close to 1 neither stretch nor shrink: rounding alone moves them that far.
 _ONE = 1e-9
 
@@ -72,11 +74,10 @@ def _layer(
 ) -> LayerRecord:
     effect = found.effects[node.name]
     rule = find_rule(node.op)
-    figures: dict[str, float | None] = {}
+    figures: dict[str, Any] = {}
     if effect.status is Status.FINITE:
         two_sided = rule is not None and rule.two_sided and len(effect.factors) == 1
         figures = _figures(effect.constant, two_sided)
-    shape = weight_shape(node)
     return LayerRecord(
         name=title,
         op=short_name(node),
@@ -85,9 +86,8 @@ def _layer(
         status=effect.status.value,
         module=paths.get(module := weight_prefix(node), module),
         input_size=input_size(node, sizes),
-        weight_shape=shape,
+        weight_shape=weight_shape(node),
         details=details(node),
-        rigor=effect.rigor.value if effect.status is Status.FINITE else None,
         reason=effect.reason,
         note=effect.note,
         folded=tuple(names.get(source, source) for source in node.sources),
@@ -95,24 +95,17 @@ def _layer(
     )
 
 
-def _figures(bracket: Bracket, two_sided: bool) -> dict[str, float | None]:
+def _figures(bracket: Bracket, two_sided: bool) -> dict[str, Any]:
+    """The figure, the lower bound and the tightness of a row; an estimate of 0 has no lower bound, because it has no upper one."""
     zero = bracket.log_upper == -math.inf
-    known = two_sided and bracket.log_lower > -math.inf
-    figures = {
-        "lower_bound": 0.0 if zero else _finite(bracket.lower) if known else None,
-        "log10_lower_bound": round_down(bracket.log_lower / _LOG10) if known and not zero else None,
+    estimated = bracket.rigor is Rigor.ESTIMATE
+    lower = Figure.lower(bracket) if (zero and not estimated) or two_sided else None
+    tightness = 1.0 if zero else bracket.tightness if lower is not None else math.inf
+    return {
+        "figure": Figure.upper(bracket),
+        "lower": None if zero and estimated else lower,
+        "tightness": None if estimated or math.isinf(tightness) else tightness,
     }
-    plain = 0.0 if zero else _finite(bracket.upper)
-    log10 = None if zero else round_up(bracket.log_upper / _LOG10)
-    if bracket.rigor is Rigor.ESTIMATE:
-        # no upper end, and so no lower one either where the figure is 0
-        return {"estimate": plain, "log10_estimate": log10} | (figures if not zero else {})
-    tightness = 1.0 if zero else bracket.tightness if known else math.inf
-    return figures | {"upper_bound": plain, "log10_upper_bound": log10, "tightness": _finite(tightness)}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _contributions(rows: list[Node], found: Propagation) -> dict[str, float]:
@@ -128,67 +121,90 @@ def _contributions(rows: list[Node], found: Propagation) -> dict[str, float]:
 
 def network_record(
     graph: Graph,
-    bound: NetworkBound,
+    results: Sequence[Result],
     rows: tuple[LayerRecord, ...],
     lower: float | None,
     std: tuple[float, ...] | None,
     output_names: tuple[str, ...] = (),
     domain: str = "global",
 ) -> NetworkRecord:
-    """The network's own figures, those of the least ``bound``.
+    """The network's own figures, the least of what the methods for bounds of networks found.
 
-    ``std`` is the normalisation that makes pixels into the network's input, ``output_names`` are the names that a model
-    file gives to the outputs.
+    ``lower`` is the largest quotient that was measured, ``std`` the normalisation that makes pixels into the network's input,
+    ``output_names`` are the names that a model file gives to the outputs.
     """
+    bound = least(results, graph.outputs)
     # a file's network returns its outputs as one tuple, or the only one by itself
     titles = [output_names[int(n or 0)] if output_names else n or "output" for n in graph.output_names]
-    outputs = tuple(_output(title, bound.outputs[name]) for title, name in zip(titles, graph.outputs, strict=True))
-    value = bound.network
-    figures: dict[str, Any] = _plain(value) | _pixels(value, std)
-    upper = figures.get("upper_bound")
+    outputs = tuple(
+        OutputRecord(title, bound.outputs[name].status.value, _figure(bound.outputs[name]))
+        for title, name in zip(titles, graph.outputs, strict=True)
+    )
+    upper = None if bound.network.rigor is Rigor.ESTIMATE else value_of(_figure(bound.network))
+    measured = lower if lower is None or upper is None else min(lower, upper)
     return NetworkRecord(
-        status=value.status.value,
-        rigor=value.rigor.value if value.status is Status.FINITE else None,
+        status=bound.network.status.value,
         domain=domain,
-        lower_bound=lower if lower is None or upper is None else min(lower, upper),
+        figure=_figure(bound.network),
+        lower=None if measured is None else Figure.of(measured, EMPIRICAL, upwards=False),
+        pixel_figure=_pixel_figure(bound.network, std),
         reasons=_reasons(rows),
+        bounds=_bounds(results, bound),
         outputs=outputs,
-        **figures,
     )
 
 
 def domain_record(
-    domain: str, bound: NetworkBound, rows: tuple[LayerRecord, ...], std: tuple[float, ...] | None
+    domain: str,
+    graph: Graph,
+    results: Sequence[Result],
+    rows: tuple[LayerRecord, ...],
+    std: tuple[float, ...] | None,
 ) -> DomainRecord:
     """The network's figures over another domain, ``rows`` being the layers' records there."""
-    value = bound.network
-    rigor = value.rigor.value if value.status is Status.FINITE else None
-    figures: dict[str, Any] = _plain(value) | _pixels(value, std)
-    return DomainRecord(domain, value.status.value, rigor, reasons=_reasons(rows), **figures)
+    bound = least(results, graph.outputs)
+    return DomainRecord(
+        domain,
+        bound.network.status.value,
+        figure=_figure(bound.network),
+        pixel_figure=_pixel_figure(bound.network, std),
+        reasons=_reasons(rows),
+        bounds=_bounds(results, bound),
+    )
 
 
 def _reasons(rows: tuple[LayerRecord, ...]) -> tuple[str, ...]:
     return tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
 
 
-def _pixels(value: Value, std: tuple[float, ...] | None) -> dict[str, float | None]:
-    """The figures with respect to pixels in [0, 1] that are divided by ``std``."""
+def _bounds(results: Sequence[Result], printed: NetworkBound) -> tuple[BoundRecord, ...]:
+    """What every method found, and behind them the printed bound where it is put together of several."""
+    records = []
+    for result in results:
+        if isinstance(result, NotApplicable):
+            records.append(BoundRecord(result.name, NOT_APPLICABLE, reason=result.reason))
+        else:
+            records.append(_bound(result))
+    if printed.name not in {result.name for result in results}:
+        records.append(_bound(printed))
+    return tuple(records)
+
+
+def _bound(bound: NetworkBound) -> BoundRecord:
+    value = bound.network
+    return BoundRecord(bound.name, value.status.value, _figure(value), note=bound.note, certificate=bound.certificate)
+
+
+def _pixel_figure(value: Value, std: tuple[float, ...] | None) -> Figure | None:
+    """The figure with respect to pixels in [0, 1] that are divided by ``std``."""
     if std is None or value.status is not Status.FINITE:
-        return {}
+        return None
     pixels = Bracket(-math.inf, value.log_upper) * rounded(max(1 / abs(s) for s in std))
-    figures = _plain(replace(value, log_upper=pixels.log_upper))
-    return {f"pixel_{key}": figure for key, figure in figures.items()}
+    return _figure(replace(value, log_upper=pixels.log_upper))
 
 
-def _output(name: str, value: Value) -> OutputRecord:
-    return OutputRecord(name, value.status.value, **{"upper_bound": None, "log10_upper_bound": None, **_plain(value)})
-
-
-def _plain(value: Value) -> dict[str, float | None]:
-    """The figure and its decimal logarithm, named by what they are: an upper bound or an estimate."""
+def _figure(value: Value) -> Figure | None:
+    """A finite upper bound or estimate; 0 and 1 are known to the last bit."""
     if value.status is not Status.FINITE:
-        return {}
-    plain = _finite(Bracket(-math.inf, value.log_upper).upper)  # 0 and 1 are known to the last bit
-    log10 = None if value.log_upper == -math.inf else round_up(value.log_upper / _LOG10) if value.log_upper else 0.0
-    name = "estimate" if value.rigor is Rigor.ESTIMATE else "upper_bound"
-    return {name: plain, f"log10_{name}": log10}
+        return None
+    return Figure.upper(Bracket(-math.inf, value.log_upper, value.rigor))

@@ -18,11 +18,10 @@ from lipaudit.network.method_comparison import (
     weighted_elsewhere,
 )
 from lipaudit.records.comparison import REFERENCE, FigureRecord, LayerComparison, MethodComparison
+from lipaudit.records.figure import Figure
 from lipaudit.rules.effect import Status
-from lipaudit.spectral.bracket import Bracket, Rigor, round_down, round_up
+from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.text.numbers import names_text
-
-_LOG10 = math.log(10)
 
 
 def layer_comparisons(layers: Sequence[Layer], graph: Graph, names: Mapping[str, str]) -> tuple[LayerComparison, ...]:
@@ -37,8 +36,9 @@ def layer_comparisons(layers: Sequence[Layer], graph: Graph, names: Mapping[str,
             input_size=input_size(node, graph.input_sizes),
             details=details(node),
             seconds=layer.truth.seconds,
-            figures=tuple(_figure(name, found, layer.truth) for name, found in layer.figures.items()),
-            **_bounds(layer.truth.bracket),
+            figures=tuple(_measurement(name, measurement, layer.truth) for name, measurement in layer.figures.items()),
+            lower=_lower(layer.truth.bracket),
+            upper=None if layer.truth.bracket is None else Figure.upper(layer.truth.bracket),
         )
         for node, layer in zip(nodes, layers, strict=True)
     )
@@ -55,44 +55,31 @@ def weights_without_rows(graph: Graph) -> list[str]:
     ]
 
 
-def _bounds(truth: Bracket | None) -> dict[str, float | None]:
-    if truth is None:
-        return dict.fromkeys(("lower_bound", "upper_bound", "log10_lower_bound", "log10_upper_bound"))
-    return {
-        "lower_bound": _finite(truth.lower),
-        "upper_bound": _finite(truth.upper),
-        "log10_lower_bound": round_down(truth.log_lower / _LOG10) if truth.log_lower > -math.inf else None,
-        "log10_upper_bound": round_up(truth.log_upper / _LOG10) if truth.log_upper > -math.inf else None,
-    }
+def _lower(truth: Bracket | None) -> Figure | None:
+    """The certified lower bound of a layer; 0 where no larger one is known."""
+    return None if truth is None else Figure.lower(truth) or Figure.of(0.0)
 
 
-def _figure(method: str, found: Measurement, truth: Measurement) -> FigureRecord:
-    if found.bracket is None:
-        return FigureRecord(method, found.outcome.value, seconds=found.seconds, reason=found.reason)
-    below = is_violation(found, truth)
+def _measurement(method: str, measurement: Measurement, truth: Measurement) -> FigureRecord:
+    """What a method found for a layer, beside the certified bracket of the layer's norm."""
+    outcome, bracket = measurement.outcome.value, measurement.bracket
+    if bracket is None:
+        return FigureRecord(method, outcome, seconds=measurement.seconds, reason=measurement.reason)
+    below = is_violation(measurement, truth)
     log_lower = truth.bracket.log_lower if truth.bracket is not None else -math.inf
     return FigureRecord(
         method,
-        found.outcome.value,
-        *_plain(found.bracket.log_upper, found.bracket.rigor),
-        rigor=found.bracket.rigor.value,
+        outcome,
+        _figure(bracket.log_upper, bracket.rigor),
         below_lower_bound=below,
-        shortfall=-math.expm1(found.bracket.log_upper - log_lower) if below else None,
-        seconds=found.seconds,
+        shortfall=-math.expm1(bracket.log_upper - log_lower) if below else None,
+        seconds=measurement.seconds,
     )
 
 
-def _plain(log: float, rigor: Rigor) -> tuple[float | None, float | None]:
-    """A figure in plain units and its decimal logarithm; what a theorem makes a bound is rounded up."""
-    if log == -math.inf:
-        return 0.0, None
-    if rigor is not Rigor.ESTIMATE:
-        return _finite(Bracket(-math.inf, log).upper), round_up(log / _LOG10)
-    return _finite(math.exp(log)) if log < 709 else None, log / _LOG10
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _figure(log: float, rigor: Rigor) -> Figure:
+    """The figure of a method from its natural logarithm; what a theorem makes a bound is rounded up."""
+    return Figure.estimate(log) if rigor is Rigor.ESTIMATE else Figure.upper(Bracket(-math.inf, log, rigor))
 
 
 def method_comparisons(
@@ -111,7 +98,6 @@ def method_comparisons(
         outcomes = [figure.outcome for figure in figures]
         missed = [figure.shortfall for figure in figures if figure.shortfall is not None]
         finite = network.status is Status.FINITE
-        plain, log10 = _plain(network.log_upper, network.rigor) if finite else (None, None)
         ratio = None
         if finite and reference is not None and reference.status is Status.FINITE and reference.log_upper > -math.inf:
             gap = network.log_upper - reference.log_upper
@@ -132,9 +118,7 @@ def method_comparisons(
                 violations_in_last_digits=sum(figure.in_last_digits for figure in figures),
                 worst_shortfall=max(missed, default=None),
                 network_status="skipped" if result.skipped else network.status.value,
-                network_rigor=network.rigor.value if finite else None,
-                network_figure=plain,
-                log10_network_figure=log10,
+                network=_figure(network.log_upper, network.rigor) if finite else None,
                 ratio_to_ryu2019=ratio,
                 reason=reasons[0] + (f" and {len(reasons) - 1} more" if len(reasons) > 1 else "") if reasons else "",
             )

@@ -23,9 +23,10 @@ def diff(before: AuditReport, after: AuditReport) -> ReportDiff:
         UsageError: where the figures cannot be compared: over other inputs or with an input held at another value, in another
             norm, by another method, or without figures (``structure``).
 
+    >>> from lipaudit.records.figure import Figure
     >>> from lipaudit.records.report import ModelRecord, NetworkRecord, SettingsRecord
     >>> model = ModelRecord("net", "module", "as given", (1, 2), 6, None)
-    >>> networks = [NetworkRecord("finite", "certified", upper_bound=bound) for bound in (2.0, 3.0)]
+    >>> networks = [NetworkRecord("finite", figure=Figure.of(bound)) for bound in (2.0, 3.0)]
     >>> change = diff(*(AuditReport(model, SettingsRecord(), network, (), "0.1.0", "") for network in networks))
     >>> change.network.verdict, round(change.network.factor, 3)
     ('rose', 1.5)

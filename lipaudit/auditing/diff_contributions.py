@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lipaudit.records.figure import log10_figure
 from lipaudit.records.report import LayerRecord
 
 # the constant of a row this close to 1 (in log10) does not tell how much the network depends on it
@@ -17,8 +16,8 @@ def contribution(before: LayerRecord | None, after: LayerRecord | None, elastici
 
     None where an elasticity or a figure is not known, or a figure is 0.
     """
-    logs = [0.0 if row is None else log10_figure(row) for row in (before, after)]
-    if not elasticities or logs[0] is None or logs[1] is None or -math.inf in logs:
+    logs = [0.0 if row is None else row.log10 for row in (before, after)]
+    if not elasticities or -math.inf in logs:
         return None
     return math.fsum(elasticities) / len(elasticities) * (logs[1] - logs[0])
 
@@ -30,8 +29,7 @@ def elasticities(layers: Sequence[LayerRecord]) -> dict[int, float]:
     """
     quotients = {}
     for i, row in enumerate(layers):
-        log = log10_figure(row)
-        if row.share is not None and log is not None and math.isfinite(log) and abs(log) > _ONE:
-            quotients[i] = row.share / log
+        if row.share is not None and math.isfinite(row.log10) and abs(row.log10) > _ONE:
+            quotients[i] = row.share / row.log10
     most = max(quotients.values(), default=0.0)
     return {i: value / most for i, value in quotients.items()} if most > 0 else {}

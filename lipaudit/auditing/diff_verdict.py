@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 
 from lipaudit.records.diff import FELL, GAINED, GREW, LOST, MISSING, ROSE, ROUNDING, SAME, SHRANK, STATUS, WITHIN, Move
-from lipaudit.records.figure import Record, factor, has_bound, has_bracket, is_above, log10_figure
-from lipaudit.records.report import LayerRecord
+from lipaudit.records.figure import Figure
+from lipaudit.records.report import LayerRecord, Record
+
+_LARGEST = 307.0  # decades within which a quotient is a normal float
 
 
 def move(before: Record, after: Record, bracketed: bool = True) -> Move:
@@ -19,35 +21,44 @@ def move(before: Record, after: Record, bracketed: bool = True) -> Move:
 
     ``bracketed`` says whether lower bounds are proven ones; those of networks are not.
     """
-    log10 = _log10_factor(before, after)
-    return Move(_verdict(before, after, log10, bracketed), factor(before, after, log10), log10)
+    first, second = before.figure, after.figure
+    log10 = None if first is None or second is None else _log10_factor(first, second)
+    factor = None
+    if log10 is not None:
+        factor = 10.0**log10 if abs(log10) <= _LARGEST else None
+    elif first is not None and second is not None and second.log10 == -math.inf:
+        factor = 0.0
+    return Move(_verdict(before, after, log10, bracketed), factor, log10)
 
 
-def _log10_factor(before: Record, after: Record) -> float | None:
-    logs = log10_figure(before), log10_figure(after)
-    if None in logs:
-        return None
-    first, second = (float(log) for log in logs if log is not None)
-    if first == second:
+def _log10_factor(before: Figure, after: Figure) -> float | None:
+    """The decimal logarithm of the quotient; None where one of the figures is 0."""
+    if before.log10 == after.log10:
         return 0.0  # also where both figures are 0
-    return None if -math.inf in (first, second) else second - first
+    return None if -math.inf in (before.log10, after.log10) else after.log10 - before.log10
 
 
 def _verdict(before: Record, after: Record, log10: float | None, bracketed: bool) -> str:
-    if has_bound(before) != has_bound(after):
-        return GAINED if has_bound(after) else LOST
-    figures = log10_figure(before), log10_figure(after)
-    if (before.status, figures[0] is None) != (after.status, figures[1] is None):
+    if before.has_bound != after.has_bound:
+        return GAINED if after.has_bound else LOST
+    if (before.status, before.figure is None) != (after.status, after.figure is None):
         return STATUS
-    if figures[0] is None or figures[1] is None:
+    if before.figure is None or after.figure is None:
         return MISSING
     if bracketed and isinstance(before, LayerRecord) and isinstance(after, LayerRecord):
-        if is_above(after, before):
+        if _is_proven_above(after, before):
             return GREW
-        if is_above(before, after):
+        if _is_proven_above(before, after):
             return SHRANK
-        if has_bracket(before) and has_bracket(after):
+        if before.has_bracket and after.has_bracket:
             return WITHIN
     if log10 is not None and abs(log10) <= ROUNDING:
         return SAME
-    return ROSE if figures[1] > figures[0] else FELL
+    return ROSE if after.log10 > before.log10 else FELL
+
+
+def _is_proven_above(row: LayerRecord, other: LayerRecord) -> bool:
+    """Whether the constant of one row is proven to be above that of another: its lower bound exceeds the other's upper bound."""
+    if not (row.has_bound and other.has_bound) or row.lower is None or other.figure is None:
+        return False
+    return row.lower.is_above(other.figure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord
 
 T = TypeVar("T", NetworkRecord, DomainRecord)
 
@@ -30,15 +30,10 @@ def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord
     return tuple(
         replace(
             row,
-            rigor=None,
-            lower_bound=None,
-            upper_bound=None,
-            log10_lower_bound=None,
-            log10_upper_bound=None,
+            figure=None,
+            lower=None,
             tightness=None,
             share=None,
-            estimate=None,
-            log10_estimate=None,
         )
         for row in layers
     )
@@ -46,21 +41,11 @@ def layers_without_figures(layers: tuple[LayerRecord, ...]) -> tuple[LayerRecord
 
 def network_without_figures(network: NetworkRecord) -> NetworkRecord:
     """The network with its statuses alone, over every domain."""
-    outputs = tuple(OutputRecord(output.name, output.status, None, None) for output in network.outputs)
-    others = tuple(map(_bare, network.other_domains))
-    return replace(_bare(network), lower_bound=None, outputs=outputs, other_domains=others)
+    outputs = tuple(replace(output, figure=None) for output in network.outputs)
+    others = tuple(map(_without_figures, network.other_domains))
+    return replace(_without_figures(network), lower=None, outputs=outputs, other_domains=others)
 
 
-def _bare(record: T) -> T:
-    return replace(
-        record,
-        rigor=None,
-        upper_bound=None,
-        log10_upper_bound=None,
-        pixel_upper_bound=None,
-        pixel_log10_upper_bound=None,
-        estimate=None,
-        log10_estimate=None,
-        pixel_estimate=None,
-        pixel_log10_estimate=None,
-    )
+def _without_figures(record: T) -> T:
+    bounds = tuple(replace(bound, figure=None) for bound in record.bounds)
+    return replace(record, figure=None, pixel_figure=None, bounds=bounds)

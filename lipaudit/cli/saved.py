@@ -31,7 +31,7 @@ def read_saved(source: str, quiet: bool = False) -> tuple[SavedModel, ...]:
     Raises :class:`~lipaudit.errors.UsageError`, which names the file, where it cannot be read or holds no reports.
     """
     from lipaudit.fleet.reading import is_record
-    from lipaudit.records.report_json import outcomes_from_json
+    from lipaudit.records.report_array import outcomes_from_json
 
     content = _content(source)
     try:

@@ -43,7 +43,7 @@ class Entry:
 
     def audit_report(self) -> AuditReport | None:
         """The report as a record."""
-        return None if self.report is None else AuditReport.from_json(json.dumps(self.report))
+        return None if self.report is None else AuditReport.from_document(self.report)
 
     def to_line(self) -> str:
         """The entry as one line of ASCII, without its end.

@@ -75,7 +75,6 @@ def perform(task: Task) -> Entry:
 
 def _audited(task: Task) -> Entry:
     from lipaudit.api import audit
-    from lipaudit.records.report_json import to_dict
 
     if task.version != __version__:
         raise UsageError(
@@ -86,7 +85,7 @@ def _audited(task: Task) -> Entry:
     _check_content(task.expected, files)
     files |= external_files(task.spec)
     report = audit(task.spec, **task.arguments, cache=task.cache)
-    return Entry(task.spec, task.options, DONE, files=files, report=to_dict(report))
+    return Entry(task.spec, task.options, DONE, files=files, report=report.to_dict())
 
 
 def _is_factory(spec: str) -> bool:

@@ -16,6 +16,7 @@ from lipaudit.formats.figure_names import meaning, network_figures
 from lipaudit.formats.json_text import json_text, well_formed
 from lipaudit.formats.options import SPEC_VERSIONS, Audits, Options
 from lipaudit.records.report import AuditReport
+from lipaudit.records.schema import SCHEMA_ID
 from lipaudit.text.domain import described, place
 from lipaudit.text.held_inputs import shown
 from lipaudit.text.numbers import shape_text
@@ -104,7 +105,7 @@ def _properties(report: AuditReport) -> list[dict[str, str]]:
         "weights": model.weights,
         "state_dict_sha256": model.state_dict_sha256,
         "num_parameters": model.num_parameters,
-        "report_schema": "urn:lipaudit:report/1.0.json",
+        "report_schema": SCHEMA_ID,
     }
     found = [{"name": f"lipaudit:{key}", "value": str(value)} for key, value in values.items() if value is not None]
     inputs = [{"name": f"lipaudit:input:{name}", "value": shape_text(shape)} for name, shape in shapes.items()]

@@ -13,7 +13,7 @@ from lipaudit.formats.options import DEFAULT, Options
 from lipaudit.formats.separated_values import as_csv
 from lipaudit.formats.separated_values import row as tsv_row
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
-from lipaudit.records.figure import Record
+from lipaudit.records.report import Record
 from lipaudit.text.diff import has_moved, hidden, sections, warning
 from lipaudit.text.diff_figures import LOUD, digits_apart, figure_text, is_estimated, quotient_text, verdict_text
 from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths

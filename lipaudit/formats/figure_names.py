@@ -21,7 +21,8 @@ _MEANINGS = {
 def network_figures(record: NetworkRecord | DomainRecord) -> dict[str, float]:
     """The figures that a network has, by the names of their fields; none in the place of one that it does not have.
 
-    >>> network_figures(NetworkRecord("finite", "certified", upper_bound=2.0, log10_upper_bound=0.3010299956639812))
+    >>> from lipaudit.records.figure import Figure
+    >>> network_figures(NetworkRecord("finite", figure=Figure(0.3010299956639812, "certified", 2.0)))
     {'upper_bound': 2.0, 'log10_upper_bound': 0.3010299956639812}
     >>> network_figures(NetworkRecord("unbounded"))
     {}
@@ -33,7 +34,8 @@ def network_figures(record: NetworkRecord | DomainRecord) -> dict[str, float]:
 def meaning(key: str, record: NetworkRecord | DomainRecord, norm: str) -> str:
     """A figure in words.
 
-    >>> meaning("upper_bound", NetworkRecord("finite", "certified", upper_bound=2.0), "l2")
+    >>> from lipaudit.records.figure import Figure
+    >>> meaning("upper_bound", NetworkRecord("finite", figure=Figure.of(2.0)), "l2")
     'l2 Lipschitz constant, upper bound (certified)'
     """
     rigor = f" ({record.rigor})" if record.rigor and key.endswith("upper_bound") else ""

@@ -15,7 +15,6 @@ from lipaudit.formats.markdown import render_layers, render_summary
 from lipaudit.formats.model_index import set_result
 from lipaudit.formats.options import Audits, Options
 from lipaudit.records.report import AuditReport
-from lipaudit.records.report_json import to_dict
 from lipaudit.text.domain import described
 
 KEY = "lipaudit"
@@ -50,7 +49,7 @@ def update_card(text: str, report: AuditReport, model_index: str | None = None) 
 
 def metadata(report: AuditReport) -> dict[str, Any]:
     """What the metadata says. A figure stands under its report's name, so that an estimate is no ``upper_bound``."""
-    document, network = to_dict(report), report.network
+    document, network = report.to_dict(), report.network
     said: dict[str, Any] = {
         "version": report.tool_version,
         "status": network.status,

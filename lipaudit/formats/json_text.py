@@ -18,7 +18,7 @@ class Jsonable(Protocol):
 
 def render_audits(audits: Audits, _options: Options) -> str:
     """One report as an object; of several models an array, which also names those that failed."""
-    from lipaudit.records.report_json import to_json_array
+    from lipaudit.records.report_array import to_json_array
 
     if len(audits.reports) == 1 and not audits.failures:
         return audits.reports[0].to_json()

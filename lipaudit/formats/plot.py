@@ -17,7 +17,6 @@ from lipaudit.escaping import printable
 from lipaudit.formats.cumulative import cumulative
 from lipaudit.formats.options import Audits, Options
 from lipaudit.records.report import AuditReport, LayerRecord
-from lipaudit.records.stretching import log10_of
 from lipaudit.text.domain import place
 from lipaudit.text.numbers import estimate_text, upper_bound_text
 from lipaudit.text.shorten import shorten_end, shorten_paths
@@ -98,7 +97,7 @@ def _rows(axes: Any, rows: Sequence[LayerRecord]) -> None:
     """A bar from the lower to the upper bound of every row, other marks where there is one figure or none."""
     from matplotlib.ticker import FuncFormatter
 
-    figures = {i: log10_of(row) for i, row in enumerate(rows, start=1) if row.status == "finite"}
+    figures = {i: row.log10 for i, row in enumerate(rows, start=1) if row.status == "finite"}
     drawn = {i: log for i, log in figures.items() if log > -math.inf}
     bounds = [i for i in drawn if rows[i - 1].rigor != "estimate"]
     estimates = [i for i in drawn if rows[i - 1].rigor == "estimate"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.separated_values import as_csv, row
-from lipaudit.records.report import LayerRecord
+from lipaudit.records.report import LAYER_COLUMNS
 from lipaudit.text.domain import described
 
-_FIELDS = tuple(entry.name for entry in fields(LayerRecord))
-HEADER = ("model", *_FIELDS, "domain")
+HEADER = ("model", *LAYER_COLUMNS, "domain")
 
 
 def render_audits(audits: Audits, _options: Options) -> str:
@@ -21,7 +18,7 @@ def render_audits(audits: Audits, _options: Options) -> str:
     lines = ["\t".join(HEADER)]
     for report in audits.reports:
         for layer in report.layers:
-            values = (report.model.spec, *(getattr(layer, name) for name in _FIELDS), described(report))
+            values = (report.model.spec, *(getattr(layer, name) for name in LAYER_COLUMNS), described(report))
             lines.append(row(values))
     return "\n".join(lines)
 

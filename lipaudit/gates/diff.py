@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
-from lipaudit.records.figure import Record, has_bound, within
+from lipaudit.records.report import Record
 from lipaudit.text.numbers import MOST, log10_upper_text
 
 
@@ -23,7 +23,7 @@ def growth_problem(found: ReportDiff, limit: float) -> str:
 
 def growth_remark(found: ReportDiff) -> str:
     """What to say of a network that passes because there was nothing to grow from; empty otherwise."""
-    if has_bound(found.after.network) and not has_bound(found.before.network):
+    if found.after.network.has_bound and not found.before.network.has_bound:
         return "the network had no proven bound before and has one after, so the gate on its growth passes"
     return ""
 
@@ -58,9 +58,9 @@ def _layer_problem(change: LayerChange, limit: float) -> str:
 def _problem(before: Record, after: Record, move: Move, limit: float) -> str:
     if after.status != "finite":
         return f"bound is {after.status} after, and a gate needs a number"
-    if not has_bound(after):
+    if after.figure is None or not after.has_bound:
         return "figure after is an estimate, and an estimate is no bound"
-    if not has_bound(before) or within(before, after, limit):
+    if before.figure is None or not before.has_bound or not after.figure.is_above(before.figure, limit):
         return ""
     if move.log10_factor is None:
         return f"bound was 0 before and is above 0 after, more than {limit!r} times as large"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 
 from lipaudit.records.report import AuditReport, LayerRecord
 from lipaudit.text.domain import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
@@ -70,12 +69,12 @@ def gate_problem(report: AuditReport, max_log10: float) -> str:
         return f"the network's bound is {network.status}{_over(report)}, and a gate needs a number{_hint(report)}"
     if report.settings.structure:
         return _STRUCTURE
-    if network.rigor == "estimate":
+    if network.figure is None:
+        return "the report has no upper bound of the network"
+    if not network.has_bound:
         return f"the network's figure is an estimate ({report.settings.method}), and an estimate is no bound"
-    if network.log10_upper_bound is None:
-        return "" if network.upper_bound == 0 else "the report has no log10 upper bound of the network"
-    if network.log10_upper_bound > max_log10:
-        return f"the log10 upper bound {network.log10_upper_bound!r}{_over(report)} is above {max_log10!r}"
+    if network.figure.log10 > max_log10:
+        return f"the log10 upper bound {network.figure.log10!r}{_over(report)} is above {max_log10!r}"
     return ""
 
 
@@ -88,14 +87,12 @@ def layer_problem(report: AuditReport, layer: LayerRecord, limit: float) -> str:
         return _STRUCTURE
     if missing := missing_bound(report, layer):
         return f"{missing}; a gate needs a bound"
-    if layer.upper_bound is not None:
-        above = layer.upper_bound > limit
-        return f"the upper bound {layer.upper_bound!r}{_over(report)} is above {limit!r}" if above else ""
-    if layer.log10_upper_bound is None:
+    if layer.figure is None:
         return "the report has no upper bound of it"
-    with localcontext(prec=50):  # a constant that fits no float
-        above = Decimal(10) ** Decimal(layer.log10_upper_bound) > Decimal(limit)
-    return f"the upper bound 10^{layer.log10_upper_bound!r}{_over(report)} is above {limit!r}" if above else ""
+    if not layer.figure.exceeds(limit):
+        return ""
+    value = f"10^{layer.figure.log10!r}" if layer.figure.value is None else repr(layer.figure.value)
+    return f"the upper bound {value}{_over(report)} is above {limit!r}"
 
 
 def missing_bound(report: AuditReport, layer: LayerRecord) -> str:

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from lipaudit.records.figure import log10_of
+from lipaudit.records.figure import BOUNDS, ESTIMATE, log10_of_plain
 
 STATUSES = ("finite", "unbounded", "unsupported")
-RIGORS = ("certified", "numerical", "estimate")
+RIGORS = (*BOUNDS, ESTIMATE)
+NOT_APPLICABLE = "not applicable"  # the status of a method that has no bound of the network
 # decimal arithmetic, which rounds figures for display and judges gates, holds no power of ten beyond this one
 LARGEST_LOG10 = 999_999.0
 # that many decades over the sum of all that stretches, where rounding alone (2^-53) makes up the sum, is below 1e23
@@ -33,7 +34,7 @@ Entry = dict[str, Any]
 
 
 class Part(NamedTuple):
-    """A part of a report that has figures: ``kind`` is network, output, domain or layer, ``place`` is where it stands."""
+    """A part of a report that has figures: ``kind`` is network, output, domain, bound or layer, ``place`` is where it stands."""
 
     kind: str
     place: str
@@ -50,7 +51,12 @@ def contradiction(document: Entry) -> str:
         for kind, place, entry in _entries(document)
         if isinstance(entry, dict)  # else the decoder names it with the type that it should have
     )
-    return next(filter(None, problems), "") or (_of_outputs(network) if isinstance(network, dict) else "")
+    if problem := next(filter(None, problems), ""):
+        return problem
+    if not isinstance(network, dict):
+        return ""
+    owners = [("network", network), *_domains(network)]
+    return _of_outputs(network) or next(filter(None, (_of_bounds(place, owner) for place, owner in owners)), "")
 
 
 def part_contradiction(part: Part) -> str:
@@ -60,19 +66,32 @@ def part_contradiction(part: Part) -> str:
 
 
 def _entries(document: Entry) -> Iterator[tuple[str, str, Any]]:
-    network, layers = document.get("network"), document.get("layers")
+    network = document.get("network")
     yield "network", "network", network
     for kind, key in (("output", "outputs"), ("domain", "other_domains")):
-        if isinstance(network, dict) and isinstance(network.get(key), list):
-            yield from ((kind, f"network.{key}[{i}]", entry) for i, entry in enumerate(network[key]))
-    if isinstance(layers, list):
-        yield from (("layer", f"layers[{i}]", layer) for i, layer in enumerate(layers))
+        yield from _listed(network, kind, "network", key)
+    yield from _listed(network, "bound", "network", "bounds")
+    for place, domain in _domains(network):
+        yield from _listed(domain, "bound", place, "bounds")
+    yield from _listed(document, "layer", "", "layers")
+
+
+def _listed(owner: Any, kind: str, place: str, key: str) -> Iterator[tuple[str, str, Any]]:
+    entries = owner.get(key) if isinstance(owner, dict) else None
+    for i, entry in enumerate(entries if isinstance(entries, list) else []):
+        yield kind, f"{place}.{key}[{i}]".removeprefix("."), entry
+
+
+def _domains(network: Any) -> Iterator[tuple[str, Any]]:
+    """The network over every domain beside the one in force."""
+    for _, place, domain in _listed(network, "domain", "network", "other_domains"):
+        yield place, domain
 
 
 def _of_status(part: Part) -> str:
     place, entry = part.place, part.entry
     status = entry.get("status")
-    if status not in STATUSES:
+    if status not in (*STATUSES, *([NOT_APPLICABLE] if part.kind == "bound" else [])):
         return f"{place}.status is {status!r}"
     bounds = [key for key in _BOUNDS if entry.get(key) is not None]
     estimates = [key for key in _ESTIMATES if entry.get(key) is not None]
@@ -162,13 +181,27 @@ def _of_outputs(network: Entry) -> str:
     return ""
 
 
+def _of_bounds(place: str, owner: Any) -> str:
+    """Whether the figure of a network is the least of the bounds that were computed, where the report lists them."""
+    listed = [entry for _, _, entry in _listed(owner, "bound", place, "bounds") if isinstance(entry, dict)]
+    if not listed or owner.get("status") != "finite":
+        return ""
+    figure = _size(owner, "upper_bound")
+    least = min((size for entry in listed if (size := _size(entry, "upper_bound")) is not None), default=None)
+    if figure is None and least is None:  # an estimate, or a report without figures
+        return ""
+    if figure is None or least is None or not _close(figure, least):
+        return f"{place} has another upper bound than the least of {place}.bounds"
+    return ""
+
+
 def _close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= _ROUNDING * max(1.0, abs(a), abs(b))
 
 
 def _size(entry: Entry, key: str) -> float | None:
     """The decimal logarithm of a bound, minus infinity for 0; None where there is none."""
-    return log10_of(_number(entry, key), _number(entry, f"log10_{key}"))
+    return log10_of_plain(_number(entry, key), _number(entry, f"log10_{key}"))
 
 
 def _number(entry: Entry, key: str) -> float | None:

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from lipaudit.errors import UsageError
 from lipaudit.files import write_whole
+from lipaudit.records.codec import FigureKeys, decode, encode
+from lipaudit.records.contradictions import contradiction
+from lipaudit.records.document import check_version, is_ours, parse
+from lipaudit.records.figure import EMPIRICAL, Figure, WithFigure, WithPixelFigure, log10_of, value_of
 from lipaudit.records.rendering import render, render_for_file
+from lipaudit.records.schema import SCHEMA_ID, SCHEMA_IDS, SCHEMA_VERSION, upgrade
 
 if TYPE_CHECKING:
     import pandas
 
 
+# figures with their keys in JSON
+UpperFigure = Annotated[
+    Figure | None,
+    FigureKeys("upper_bound", "log10_upper_bound", rigor="rigor", estimates=("estimate", "log10_estimate")),
+]
+PixelFigure = Annotated[
+    Figure | None,
+    FigureKeys("pixel_upper_bound", "pixel_log10_upper_bound", estimates=("pixel_estimate", "pixel_log10_estimate")),
+]
+LowerFigure = Annotated[Figure | None, FigureKeys("lower_bound", "log10_lower_bound", upwards=False)]
+MeasuredFigure = Annotated[Figure | None, FigureKeys("lower_bound", worth=EMPIRICAL, upwards=False)]
+
+
 @dataclass(frozen=True)
-class LayerRecord:
+class LayerRecord(WithFigure):
     """One operation that can stretch a perturbation.
 
     ``name`` is the module path (made unique with ``#2`` … where an operation runs more than once), ``op`` a short
     operation name (``conv2d``, ``linear``, ``max_pool2d``), ``rule`` the rule's name, ``inputs`` the names of the rows
     (or network inputs) whose output it reads. ``input_size`` are the spatial sizes, ``weight_shape`` the kernel's or
-    matrix's shape, ``details`` the geometry in short (``k7 s2 p3``). Bounds are in plain units where they fit a float,
-    else None beside a log10 value; all None unless ``status`` is ``finite``. A figure of rigor ``estimate`` is no bound: it
-    stands in ``estimate`` and ``log10_estimate``, and the fields of upper bounds are None. ``share`` is the layer's part of all that
+    matrix's shape, ``details`` the geometry in short (``k7 s2 p3``). ``figure`` is an upper bound of the operation's constant, or an
+    estimate where its rigor is ``estimate``, ``lower`` a lower bound of the same constant; None unless ``status`` is ``finite``.
+    The properties ``upper_bound``, ``log10_upper_bound``, ``estimate``, ``log10_estimate``, ``lower_bound`` and ``log10_lower_bound`` are
+    their numbers. ``tightness`` is the quotient of the two bounds. ``share`` is the layer's part of all that
     stretches: its contribution to the network's log bound (elasticity of log L to log c, times log c) over the sum of
     all positive contributions; negative for a layer that shrinks, None where the network has no finite bound.
     ``folded`` names what was merged into this operation. ``module`` is the prefix
@@ -41,80 +61,118 @@ class LayerRecord:
     input_size: tuple[int, ...] | None = None
     weight_shape: tuple[int, ...] | None = None
     details: str = ""
-    rigor: str | None = None
-    lower_bound: float | None = None
-    upper_bound: float | None = None
-    log10_lower_bound: float | None = None
-    log10_upper_bound: float | None = None
+    figure: UpperFigure = None
+    lower: LowerFigure = None
     tightness: float | None = None
     share: float | None = None
     reason: str = ""
     note: str = ""
     folded: tuple[str, ...] = ()
-    estimate: float | None = None
-    log10_estimate: float | None = None
+
+    @property
+    def lower_bound(self) -> float | None:
+        """The lower bound in plain units; None where there is none."""
+        return value_of(self.lower)
+
+    @property
+    def log10_lower_bound(self) -> float | None:
+        """The decimal logarithm of the lower bound; None where the bound is 0, or there is none."""
+        return log10_of(self.lower)
+
+    @property
+    def has_bracket(self) -> bool:
+        """Whether there is a proven lower bound beside the proven upper bound."""
+        return self.has_bound and self.lower is not None
+
+
+# what a row says, as columns of a table: the keys of a layer in JSON, which are attributes of its record as well
+LAYER_COLUMNS = (
+    *("name", "op", "rule", "inputs", "status", "module", "input_size", "weight_shape", "details", "rigor"),
+    *(
+        "lower_bound",
+        "upper_bound",
+        "log10_lower_bound",
+        "log10_upper_bound",
+        "tightness",
+        "share",
+        "reason",
+        "note",
+        "folded",
+    ),
+    *("estimate", "log10_estimate"),
+)
 
 
 @dataclass(frozen=True)
-class OutputRecord:
+class OutputRecord(WithFigure):
     """The bound of one of several network outputs, or its estimate."""
 
     name: str
     status: str
-    upper_bound: float | None
-    log10_upper_bound: float | None
-    estimate: float | None = None
-    log10_estimate: float | None = None
+    figure: UpperFigure = None
 
 
 @dataclass(frozen=True)
-class DomainRecord:
+class BoundRecord(WithFigure):
+    """One of the bounds of the network that were computed, by the name of its method (``product``, ...).
+
+    ``status`` is as for the network, or ``not applicable`` where ``reason`` says why the method has no bound of this network. ``note`` is
+    a remark, ``certificate`` says where the numbers are kept that prove the bound, empty where it needs none.
+    """
+
+    name: str
+    status: str
+    figure: UpperFigure = None
+    reason: str = ""
+    note: str = ""
+    certificate: str = ""
+
+
+@dataclass(frozen=True)
+class DomainRecord(WithPixelFigure):
     """The network's bound over another domain than the one in force; the fields are those of :class:`NetworkRecord`."""
 
     domain: str
     status: str
-    rigor: str | None = None
-    upper_bound: float | None = None
-    log10_upper_bound: float | None = None
-    pixel_upper_bound: float | None = None
-    pixel_log10_upper_bound: float | None = None
+    figure: UpperFigure = None
+    pixel_figure: PixelFigure = None
     reasons: tuple[str, ...] = ()
-    estimate: float | None = None
-    log10_estimate: float | None = None
-    pixel_estimate: float | None = None
-    pixel_log10_estimate: float | None = None
+    bounds: tuple[BoundRecord, ...] = ()
 
 
 @dataclass(frozen=True)
-class NetworkRecord:
+class NetworkRecord(WithPixelFigure):
     """The whole network: sup ||f(x) - f(y)|| / ||x - y|| over the stated domain.
 
-    ``lower_bound`` is empirical: the largest ||f(x) - f(y)|| / ||x - y|| that was found and measured, rounding subtracted, at two
-    inputs whose distance is ``lower_bound_distance``; None unless it was asked for.
-    ``pixel_*`` repeat the upper bound with respect to pixels in [0, 1] where the model's own normalisation is known.
+    ``figure`` is the least of ``bounds``, the bounds that were computed by one method each; its numbers are the properties
+    ``upper_bound`` and ``log10_upper_bound``, or ``estimate`` and ``log10_estimate`` where its rigor is ``estimate``.
+    ``lower`` (``lower_bound``) is empirical: the largest ||f(x) - f(y)|| / ||x - y|| that was found and measured, rounding subtracted,
+    at two inputs whose distance is ``lower_bound_distance``; None unless it was asked for.
+    ``pixel_figure`` (``pixel_upper_bound`` ...) is the figure with respect to pixels in [0, 1] where the model's normalisation is known.
     ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
     the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
-    Where ``rigor`` is ``estimate`` the figures are in the fields of that name and those of upper bounds are None.
     ``output_diameter`` bounds ||f(x) - f(y)|| over all inputs x and y (numerical); None where the outputs are not bounded.
     """
 
     status: str
-    rigor: str | None = None
     domain: str = "global"
-    upper_bound: float | None = None
-    log10_upper_bound: float | None = None
-    lower_bound: float | None = None
-    pixel_upper_bound: float | None = None
-    pixel_log10_upper_bound: float | None = None
+    figure: UpperFigure = None
+    lower: MeasuredFigure = None
+    pixel_figure: PixelFigure = None
     reasons: tuple[str, ...] = ()
+    bounds: tuple[BoundRecord, ...] = ()
     outputs: tuple[OutputRecord, ...] = ()
     other_domains: tuple[DomainRecord, ...] = ()
-    estimate: float | None = None
-    log10_estimate: float | None = None
-    pixel_estimate: float | None = None
-    pixel_log10_estimate: float | None = None
     output_diameter: float | None = None
     lower_bound_distance: float | None = None
+
+    @property
+    def lower_bound(self) -> float | None:
+        """The largest quotient that was measured; None unless it was asked for."""
+        return value_of(self.lower)
+
+
+Record: TypeAlias = LayerRecord | NetworkRecord | DomainRecord
 
 
 @dataclass(frozen=True)
@@ -218,13 +276,29 @@ class AuditReport:
         raise KeyError(f"no row {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "; see report.layers"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain dictionaries and lists, as the JSON document has them."""
-        from lipaudit.records.report_json import to_dict
+        """The report as plain dictionaries and lists, in the order of the JSON document.
 
-        return to_dict(self)
+        Raises ValueError where the record contradicts itself (:mod:`lipaudit.records.contradictions`).
+        """
+        body = encode(self)
+        del body["tool_version"]
+        document = {
+            "$schema": SCHEMA_ID,
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "lipaudit", "version": self.tool_version},
+            "created": body.pop("created"),
+            "model": body.pop("model"),
+            "settings": body.pop("settings"),
+            "environment": _sorted(body.pop("environment")),
+            **body,
+        }
+        problem = contradiction(document)
+        if problem:
+            raise ValueError(f"the report contradicts itself: {problem}")
+        return document
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas DataFrame with the fields of :class:`LayerRecord` as columns, indexed by name.
+        """The rows as a pandas DataFrame with the fields of layers in JSON as columns, indexed by name.
 
         Raises :class:`~lipaudit.errors.UsageError` where pandas is not installed.
         """
@@ -232,9 +306,8 @@ class AuditReport:
             import pandas
         except ImportError:
             raise UsageError("to_pandas needs pandas, which is not installed: pip install pandas") from None
-        names = [entry.name for entry in fields(LayerRecord)]
-        rows = [[getattr(layer, name) for name in names] for layer in self.layers]
-        return pandas.DataFrame(rows, columns=names).set_index("name")
+        rows = [[getattr(layer, name) for name in LAYER_COLUMNS] for layer in self.layers]
+        return pandas.DataFrame(rows, columns=list(LAYER_COLUMNS)).set_index("name")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report to a file, whole or not at all, as the suffix says: .json, .html, .md, .tsv, .csv, or .txt for the table.
@@ -262,14 +335,63 @@ class AuditReport:
         return render(self, "notebook")
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The report as JSON text (schema 1.0); ``AuditReport.from_json`` reads it back to an equal report."""
-        from lipaudit.records.report_json import to_json
+        """The report as JSON text (ASCII, no trailing newline); ``AuditReport.from_json`` reads it back to an equal report.
 
-        return to_json(self, indent)
+        Two equal reports give the same text. NaN and infinity are never written; what is not known is null.
+        """
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> AuditReport:
-        """The report that ``to_json`` wrote; a :class:`~lipaudit.errors.UsageError` says why a text is none."""
-        from lipaudit.records.report_json import from_json
+        """The report that ``to_json`` wrote, in this version of the layout or an earlier one of the same major version.
 
-        return from_json(text)
+        Raises :class:`~lipaudit.errors.UsageError` for a document that is no lipaudit report, that has another major version, or that lacks
+        or contradicts what it must say; the message names the place.
+        """
+        return cls.from_document(parse(text, "lipaudit report"))
+
+    @classmethod
+    def from_document(cls, document: Any) -> AuditReport:
+        """The report that a parsed JSON document describes; errors as for :meth:`from_json`."""
+        _check_identity(document)
+        problem = contradiction(document)
+        if problem:
+            raise UsageError(f"the report contradicts itself: {problem}; write it again with this version of lipaudit")
+        return decode(cls, {**upgrade(document), "tool_version": document["tool"].get("version")}, "report")
+
+
+# what else lipaudit writes as JSON, by its kind
+_OTHERS = {
+    "comparison": "a comparison of methods, no report of an audit: read it with Comparison.from_json",
+    "diff": "a diff of two reports, no report of an audit: read it with ReportDiff.from_json",
+    "fleet": "the first line of a fleet's record, no report of an audit: `lipaudit export` and `lipaudit diff` read the whole record",
+    "fleet summary": "the summary of a fleet, which has no reports: use the record of the fleet (-o FILE.jsonl)",
+}
+
+
+def _check_identity(document: Any) -> None:
+    if isinstance(document, dict) and document.get("$id") in SCHEMA_IDS:
+        raise UsageError(
+            "this JSON is the schema of reports, no report: use a file written by `lipaudit --format json`"
+        )
+    if isinstance(document, list) and any(map(is_ours, document)):
+        raise UsageError(
+            f"this JSON holds several reports, an array of {len(document)}: take one of its entries, "
+            "AuditReport.from_json(json.dumps(entries[0]))"
+        )
+    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
+        raise UsageError(
+            "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"
+        )
+    if not is_ours(document):
+        raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in _OTHERS:
+        raise UsageError(f"this JSON is {_OTHERS[kind]}")
+    check_version(document["schema_version"], SCHEMA_VERSION, "report")
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return value

@@ -1,4 +1,4 @@
-"""The JSON Schema of the report: draft 2020-12, shipped inside the package."""
+"""The JSON Schema of the report: draft 2020-12, shipped inside the package, with those of earlier versions that are still read."""
 
 from __future__ import annotations
 
@@ -6,29 +6,60 @@ import json
 from importlib import resources
 from typing import Any
 
-SCHEMA_VERSION = "1.0"
-SCHEMA_ID = "urn:lipaudit:report/1.0.json"
-SEVERAL_ID = "urn:lipaudit:reports/1.0.json"
+from lipaudit.records.figure import BOUNDS, ESTIMATE, NUMERICAL
+
+VERSIONS = ("1.0", "1.1")  # all of them are read, the last one is written
+SCHEMA_VERSION = VERSIONS[-1]
+SCHEMA_IDS = tuple(f"urn:lipaudit:report/{version}.json" for version in VERSIONS)
+SCHEMA_ID = SCHEMA_IDS[-1]
+SEVERAL_ID = f"urn:lipaudit:reports/{SCHEMA_VERSION}.json"
 
 
-def schema_text() -> str:
-    """The schema as it is shipped.
+def schema_text(version: str = SCHEMA_VERSION) -> str:
+    """The schema of a version as it is shipped.
 
     >>> schema_text().startswith("{")
     True
     """
-    file = resources.files("lipaudit.records") / "schemas" / f"report-{SCHEMA_VERSION}.schema.json"
+    file = resources.files("lipaudit.records") / "schemas" / f"report-{version}.schema.json"
     return file.read_text(encoding="utf-8")
 
 
-def load_schema() -> dict[str, Any]:
-    """The schema as a dictionary.
+def load_schema(version: str = SCHEMA_VERSION) -> dict[str, Any]:
+    """The schema of a version as a dictionary.
 
     >>> load_schema()["$id"] == SCHEMA_ID
     True
     """
-    schema: dict[str, Any] = json.loads(schema_text())
+    schema: dict[str, Any] = json.loads(schema_text(version))
     return schema
+
+
+def upgrade(document: dict[str, Any]) -> dict[str, Any]:
+    """A report's document of any version 1.x with what version 1.1 added; what has a wrong type is left to the decoder.
+
+    Outputs of a network had no rigor of their own before 1.1. A bound of an output is at least as rigorous as the bound of the network,
+    in which it is one part; beside an estimate, or where the network has no figure, it is said to be ``numerical``, which every bound is.
+    """
+    network = document.get("network")
+    return {**document, "network": upgrade_network(network)} if isinstance(network, dict) else document
+
+
+def upgrade_network(network: dict[str, Any]) -> dict[str, Any]:
+    """The same of the network's object alone."""
+    outputs = network.get("outputs")
+    if not isinstance(outputs, list):
+        return network
+    bound = network.get("rigor") if network.get("rigor") in BOUNDS else NUMERICAL
+    return {**network, "outputs": [_with_rigor(output, bound) for output in outputs]}
+
+
+def _with_rigor(output: Any, bound: object) -> Any:
+    if not isinstance(output, dict) or "rigor" in output:
+        return output
+    estimated = any(output.get(key) is not None for key in ("estimate", "log10_estimate"))
+    stated = any(output.get(key) is not None for key in ("upper_bound", "log10_upper_bound"))
+    return {**output, "rigor": ESTIMATE if estimated else bound if stated else None}
 
 
 def several_schema_text() -> str:

@@ -1,10 +1,8 @@
-"""Which rows and networks stretch: records compared by the decimal logarithms of their figures, bounds or estimates."""
+"""Which rows of a report stretch, by their shares or by the decimal logarithms of their figures, bounds or estimates."""
 
 from __future__ import annotations
 
-import math
-
-from lipaudit.records.report import AuditReport, LayerRecord, NetworkRecord
+from lipaudit.records.report import AuditReport, LayerRecord
 
 
 def stretching(report: AuditReport) -> list[LayerRecord]:
@@ -13,16 +11,4 @@ def stretching(report: AuditReport) -> list[LayerRecord]:
     shared = [layer for layer in finite if (layer.share or 0.0) > 0]
     if shared:
         return sorted(shared, key=lambda layer: -(layer.share or 0.0))
-    above_one = [layer for layer in finite if log10_of(layer) > 0]
-    return sorted(above_one, key=lambda layer: -log10_of(layer))
-
-
-def is_above(network: NetworkRecord, log10: float) -> bool:
-    """Whether the network has a finite figure above 10^log10."""
-    return network.status == "finite" and log10_of(network) > log10
-
-
-def log10_of(record: NetworkRecord | LayerRecord) -> float:
-    """The decimal logarithm of a figure, bound or estimate; minus infinity for 0 and for none."""
-    found = record.log10_estimate if record.rigor == "estimate" else record.log10_upper_bound
-    return -math.inf if found is None else found
+    return sorted((layer for layer in finite if layer.log10 > 0), key=lambda layer: -layer.log10)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from lipaudit.escaping import printable
 from lipaudit.records.report import AuditReport, LayerRecord
-from lipaudit.records.stretching import is_above, stretching
+from lipaudit.records.stretching import stretching
 from lipaudit.text.domain import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.text.method import has_estimates, is_undefined
 from lipaudit.text.numbers import MOST, names_text, share_text
@@ -69,9 +69,9 @@ def advice(report: AuditReport) -> Iterable[str]:
         yield "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them."
     if network.rigor != "estimate" and network.status == "finite":
         yield from map(printable, _where_to_lower(stretching(report)[:MOST]))
-    if network.rigor != "estimate" and is_above(network, _ASTRONOMICAL):
+    if network.rigor != "estimate" and network.log10 > _ASTRONOMICAL:
         yield _astronomical(report)
-    if network.lower_bound is None and network.rigor != "estimate" and is_above(network, 1.0):
+    if network.lower_bound is None and network.rigor != "estimate" and network.log10 > 1.0:
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
 
 

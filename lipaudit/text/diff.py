@@ -23,8 +23,7 @@ from lipaudit.records.diff import (
     LayerChange,
     ReportDiff,
 )
-from lipaudit.records.figure import Record, has_bound
-from lipaudit.records.report import LayerRecord
+from lipaudit.records.report import LayerRecord, Record
 from lipaudit.text.diff_figures import LOUD, digits_apart, is_estimated, quotient_text, said, times_text, verdict_text
 from lipaudit.text.domain import place
 from lipaudit.text.numbers import MOST, count_text, names_text, shape_text
@@ -53,7 +52,7 @@ def warning(found: ReportDiff) -> str:
     lost = [c.record.name for c in found.layers if c.move is not None and c.move.verdict == LOST]
     if lost:
         parts.append(f"{count_text(len(lost), 'row')} had a proven bound before and none after: {names_text(lost)}")
-    new = [c.record.name for c in found.layers if c.match == "added" and not has_bound(c.record)]
+    new = [c.record.name for c in found.layers if c.match == "added" and not c.record.has_bound]
     if new:
         parts.append(f"{count_text(len(new), 'row')} without a proven bound {_have(new)} come: {names_text(new)}")
     start = "BOUND LOST" if lost or found.network.verdict == LOST else "NO BOUND"
@@ -137,9 +136,9 @@ def _result(found: ReportDiff) -> Iterable[str]:
         what = "estimate for" if is_estimated(before, after) else "upper bound of"
         yield printable(f"The {what} the network {_MOVED[moved.verdict]}{_by(found)}: {start}.")
     yield from map(printable, after.reasons if moved.verdict in (LOST, STATUS) else ())
-    if moved.verdict == ROSE and has_bound(after):
+    if moved.verdict == ROSE and after.has_bound:
         yield "A larger upper bound does not prove that the network stretches more: less is guaranteed than before."
-    if moved.verdict == FELL and has_bound(after):
+    if moved.verdict == FELL and after.has_bound:
         yield "A smaller upper bound does not prove that the network stretches less: more is guaranteed than before."
     for other in found.other_domains:
         yield printable(_elsewhere(found, other))

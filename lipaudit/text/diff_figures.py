@@ -18,8 +18,7 @@ from lipaudit.records.diff import (
     LayerChange,
     Move,
 )
-from lipaudit.records.figure import Record, has_bracket
-from lipaudit.records.report import LayerRecord
+from lipaudit.records.report import LayerRecord, Record
 from lipaudit.text.numbers import (
     DIGITS,
     estimate_text,
@@ -109,7 +108,7 @@ def figure_text(row: LayerRecord | None, digits: int = DIGITS, upper_only: bool 
     if row is None or row.status != "finite":
         return "" if row is None else row.status
     upper = upper_text_of(row, digits)
-    if upper_only or not has_bracket(row):
+    if upper_only or not row.has_bracket:
         return upper
     lower = lower_text_of(row, digits)
     return upper if lower == upper else f"{lower}..{upper}"

@@ -55,9 +55,11 @@ def has_estimates(report: AuditReport) -> bool:
 def is_refuted(network: NetworkRecord) -> bool:
     """Whether the network's figure is an estimate below a stretching that was measured, and so too small.
 
-    >>> is_refuted(NetworkRecord("finite", "estimate", estimate=2.0, lower_bound=2.1))
+    >>> from lipaudit.records.figure import EMPIRICAL, ESTIMATE, Figure
+    >>> is_refuted(NetworkRecord("finite", figure=Figure.of(2.0, ESTIMATE), lower=Figure.of(2.1, EMPIRICAL, upwards=False)))
     True
     """
-    if network.estimate is None or network.lower_bound is None:
+    figure, lower = network.figure, network.lower
+    if figure is None or lower is None or figure.is_bound:
         return False
-    return network.lower_bound > network.estimate * _HAIR
+    return lower.is_above(figure, _HAIR)

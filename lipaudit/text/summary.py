@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lipaudit.escaping import printable
 from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord
-from lipaudit.records.stretching import is_above, stretching
+from lipaudit.records.stretching import stretching
 from lipaudit.text.advice import advice
 from lipaudit.text.domain import described, pixels_are_the_input, place
 from lipaudit.text.figures import factor_text
@@ -243,7 +243,7 @@ def _costs(report: AuditReport) -> Iterable[str]:
             "positive shares add up to 100%, a row that shrinks has a negative one."
         )
     if report.layers and not rows and not report.settings.structure:
-        branches = "; what is above 1 comes from adding or joining branches" if is_above(report.network, 0.0) else ""
+        branches = "; what is above 1 comes from adding or joining branches" if report.network.log10 > 0.0 else ""
         none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
         yield f"{none}: none of the finite factors is above 1{branches}."
 

@@ -18,6 +18,7 @@ from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.auditing.diff_contributions import elasticities
 from lipaudit.errors import UsageError
 from lipaudit.records.diff import ReportDiff
+from lipaudit.records.figure import Figure
 from lipaudit.records.report import AuditReport, DomainRecord, LayerRecord, OutputRecord
 from tests.places import SAMPLES
 from tests.records import (
@@ -194,7 +195,7 @@ def test_a_report_beside_itself_has_not_moved() -> None:
 def test_beside_the_domain_in_force_others_are_compared() -> None:
     report = expected("digits_se")
     (pixels,) = report.network.other_domains
-    doubled = replace(pixels, log10_upper_bound=pixels.log10_upper_bound + math.log10(2))
+    doubled = fakes.changed(pixels, log10_upper_bound=pixels.log10_upper_bound + math.log10(2))
     after = replace(report, network=replace(report.network, other_domains=(doubled,)))
     (other,) = diff_reports(report, after).other_domains
     assert (other.domain, other.move.verdict) == ("pixels", "rose")
@@ -326,7 +327,7 @@ def test_iterations_of_a_method_are_said() -> None:
 def test_the_order_of_the_layers_does_not_change_the_verdicts() -> None:
     layers = list(fakes.resnet_layers())
     moved = [
-        replace(row, upper_bound=2 * row.upper_bound, log10_upper_bound=row.log10_upper_bound + math.log10(2))
+        fakes.changed(row, upper_bound=2 * row.upper_bound, log10_upper_bound=row.log10_upper_bound + math.log10(2))
         for row in layers
     ]
     random.Random(0).shuffle(moved)
@@ -343,7 +344,7 @@ def test_other_domains_of_fakes_are_records() -> None:
 
 def test_other_outputs_are_said() -> None:
     def of(*names: str) -> AuditReport:
-        return fakes.report(outputs=tuple(OutputRecord(name, "finite", 2.0, None) for name in names))
+        return fakes.report(outputs=tuple(OutputRecord(name, "finite", Figure.of(2.0)) for name in names))
 
     def said(before: AuditReport, after: AuditReport) -> list[str]:
         return [note for note in diff_reports(before, after).notes if "outputs" in note]

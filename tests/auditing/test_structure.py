@@ -6,7 +6,6 @@ from jsonschema import Draft202012Validator
 
 from lipaudit.auditing.structure import layers_without_figures, network_without_figures
 from lipaudit.records.report import AuditReport
-from lipaudit.records.report_json import to_dict
 from lipaudit.records.schema import load_schema
 from tests.records import (
     fakes,
@@ -24,7 +23,7 @@ def test_no_figure_is_left_over_any_domain() -> None:
     other = report.network.other_domains[0]
     assert (other.status, other.rigor, other.upper_bound, other.log10_upper_bound) == ("finite", None, None, None)
     assert (other.pixel_upper_bound, other.pixel_log10_upper_bound) == (None, None)
-    assert Draft202012Validator(load_schema()).is_valid(to_dict(report))
+    assert Draft202012Validator(load_schema()).is_valid(report.to_dict())
     assert AuditReport.from_json(report.to_json()) == report
     assert "Over all images with pixels in [0, 1] (--domain pixels): finite." in " ".join(str(report).split())
 
@@ -38,6 +37,6 @@ def test_a_figure_over_another_domain_is_rejected() -> None:
         network=bare,
         layers=layers_without_figures(report.layers),
     )
-    document = to_dict(replace(broken, network=network_without_figures(report.network)))
+    document = replace(broken, network=network_without_figures(report.network)).to_dict()
     document["network"]["other_domains"][0]["upper_bound"] = 2.0
     assert not Draft202012Validator(load_schema()).is_valid(document)

@@ -18,7 +18,6 @@ from lipaudit import audit
 from lipaudit.cli import main
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.records.report import AuditReport
-from lipaudit.records.report_json import to_dict
 from lipaudit.records.schema import load_schema
 
 FIGURES = ("rigor", "lower_bound", "upper_bound", "log10_lower_bound", "log10_upper_bound", "tightness", "share")
@@ -30,7 +29,7 @@ def has_values_of(report: AuditReport) -> bool:
 
 
 def _check_bare(report: AuditReport) -> None:
-    document = to_dict(report)
+    document = report.to_dict()
     assert [error.message for error in Draft202012Validator(load_schema()).iter_errors(document)] == []
     assert AuditReport.from_json(report.to_json()) == report
     network = document["network"]
@@ -215,7 +214,7 @@ def _spoil_settings(document: dict) -> None:
 
 @pytest.mark.parametrize("spoil", [_spoil_layer, _spoil_network, _spoil_settings])
 def test_a_figure_in_a_report_of_the_structure_is_a_contradiction(spoil: Callable[[dict], None]) -> None:
-    document = to_dict(audit(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), input_shape=(1, 4), structure=True))
+    document = audit(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), input_shape=(1, 4), structure=True).to_dict()
     spoil(document)
     assert not Draft202012Validator(load_schema()).is_valid(document)
     with pytest.raises(UsageError, match="contradicts itself"):

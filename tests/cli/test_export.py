@@ -13,7 +13,7 @@ from lipaudit.cli import main
 from lipaudit.formats.huggingface import update_card
 from lipaudit.formats.options import Audits
 from lipaudit.formats.registry import FORMATS, format_names
-from lipaudit.records.report_json import to_json_array
+from lipaudit.records.report_array import to_json_array
 from tests.places import ROOT
 from tests.records import (
     fakes,

@@ -19,7 +19,6 @@ from lipaudit.fleet.journal import opened
 from lipaudit.fleet.render import render
 from lipaudit.fleet.summary import Row
 from lipaudit.records.report import AuditReport
-from lipaudit.records.report_json import to_dict
 from tests.records import (
     fakes,
 )
@@ -33,7 +32,7 @@ def report_of(spec: str, report: AuditReport) -> AuditReport:
 
 
 def done(spec: str, report: AuditReport, **options: object) -> Entry:
-    return Entry(spec, options, DONE, report=to_dict(report_of(spec, report)))
+    return Entry(spec, options, DONE, report=report_of(spec, report).to_dict())
 
 
 @pytest.fixture(autouse=True)

@@ -20,13 +20,12 @@ from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.input_files import named_files
 from lipaudit.fleet.journal import Journal, opened
 from lipaudit.fleet.request import ModelRequest
-from lipaudit.records.report_json import to_dict
 from tests.records import (
     fakes,
 )
 
 SETTINGS = {"tol": 0.001, "weights": None, "input_shape": [3, 8, 8]}
-REPORT = to_dict(fakes.report())
+REPORT = fakes.report().to_dict()
 A, B, C = ModelRequest("a"), ModelRequest("b", {"weights": "random"}), ModelRequest("c\udce9\n<|")
 
 

@@ -23,7 +23,6 @@ from lipaudit.errors import WorkerError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.local import run_local, threads_per_worker
 from lipaudit.fleet.task import Task, perform
-from lipaudit.records.report_json import to_dict
 from tests.fleet import networks
 from tests.fleet.fleets import until
 from tests.places import ROOT
@@ -62,7 +61,7 @@ def test_every_death_costs_its_own_task_and_no_other(capfd: pytest.CaptureFixtur
     assert {entry.exit_code for entry in found.values()} == {0, 3}
     assert capfd.readouterr() == ("", "")
     direct = lipaudit.audit(f"{NETWORKS}:wide", input_shape=(1, 6, 6), device="cpu")
-    expected, report = timeless(to_dict(direct)), timeless(found["wide"].report)
+    expected, report = timeless(direct.to_dict()), timeless(found["wide"].report)
     assert json.loads(json.dumps(report)) == json.loads(json.dumps(expected))
     assert children() == []
 

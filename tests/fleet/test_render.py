@@ -14,7 +14,6 @@ from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.render import GATES, HEADINGS, render
 from lipaudit.fleet.summary import Row, row_of
 from lipaudit.records.report import AuditReport
-from lipaudit.records.report_json import to_dict
 from tests.records import (
     fakes,
 )
@@ -23,7 +22,7 @@ ODD = 'a|b<i>"c"\t\n\x1b[2J\udce9\\'
 
 
 def row(report: AuditReport, spec: str = "net", **options: object) -> Row:
-    return row_of(Entry(spec, options, DONE, report=to_dict(report)), report)
+    return row_of(Entry(spec, options, DONE, report=report.to_dict()), report)
 
 
 CONSTANT = fakes.report(

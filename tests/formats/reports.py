@@ -42,13 +42,7 @@ def later(report: AuditReport) -> AuditReport:
 
 def structure() -> AuditReport:
     """Statuses and no figures."""
-    bare = {"rigor": None, "upper_bound": None, "log10_upper_bound": None, "lower_bound": None}
-    found = fakes.report(
-        tuple(
-            replace(row, **bare, log10_lower_bound=None, tightness=None, share=None) for row in fakes.resnet_layers()
-        ),
-        **bare,
-        pixel_upper_bound=None,
-        pixel_log10_upper_bound=None,
-    )
-    return replace(found, settings=replace(found.settings, structure=True))
+    rows = tuple(replace(row, figure=None, lower=None, tightness=None, share=None) for row in fakes.resnet_layers())
+    found = fakes.report(rows)
+    network = replace(found.network, figure=None, pixel_figure=None)
+    return replace(found, network=network, settings=replace(found.settings, structure=True))

@@ -22,6 +22,7 @@ from lipaudit.records.comparison import (
     LayerComparison,
     MethodComparison,
 )
+from lipaudit.records.figure import CERTIFIED, Figure
 from tests.records import (
     fakes,
 )
@@ -30,25 +31,27 @@ METHODS = tuple(f"somebody{year}" for year in range(2010, 2025))
 
 
 def figure(method: str, **changes: Any) -> FigureRecord:
-    fields = {"outcome": "measured", "figure": 2.5, "log10_figure": 0.398, "rigor": "estimate", "seconds": 0.25}
-    return FigureRecord(method, **{**fields, **changes})
+    values = {"outcome": "measured", "figure": 2.5, "log10_figure": 0.398, "rigor": "estimate", "seconds": 0.25}
+    return fakes.changed(FigureRecord(method, ""), **{**values, **changes})
 
 
 def layer(name: str, *figures: FigureRecord) -> LayerComparison:
-    return LayerComparison(name, "conv2d", (4, 2, 3, 3), (8, 8), "k3 p1", 3.0, 3.25, 0.4771, 0.5119, 0.5, figures)
+    lower, upper = Figure(0.4771, CERTIFIED, 3.0), Figure(0.5119, CERTIFIED, 3.25)
+    return LayerComparison(name, "conv2d", (4, 2, 3, 3), (8, 8), "k3 p1", 0.5, figures, lower, upper)
 
 
 def method(name: str, **changes: Any) -> MethodComparison:
-    fields: dict[str, Any] = {"iterations": None, "seconds": 1.0, "measured": 1, "undefined": 0, "skipped": 0}
-    fields |= {
+    values: dict[str, Any] = {"iterations": None, "seconds": 1.0, "measured": 1, "undefined": 0, "skipped": 0}
+    values |= {
         "violations": 0,
         "violations_in_last_digits": 0,
         "worst_shortfall": None,
         "network_status": "finite",
         "network_rigor": "estimate",
     }
-    fields |= {"network_figure": 7.5, "log10_network_figure": 0.875}
-    return MethodComparison(name, name.title(), f"{name}: a paper", "a claim", **{**fields, **changes})
+    values |= {"network_figure": 7.5, "log10_network_figure": 0.875}
+    bare = MethodComparison(name, name.title(), f"{name}: a paper", "a claim", None, 0.0, 0, 0, 0, 0, 0, None, "")
+    return fakes.changed(bare, **{**values, **changes})
 
 
 def comparison(layers: tuple[LayerComparison, ...], methods: tuple[MethodComparison, ...]) -> Comparison:
@@ -121,7 +124,7 @@ def test_outcomes_without_a_figure_are_named_and_numbered_once() -> None:
     nothing = [figure("a", outcome="undefined", figure=None, log10_figure=None, rigor=None, reason=r) for r in "xyx"]
     skipped = figure("b", outcome="skipped", figure=None, log10_figure=None, rigor=None, reason="no time")
     layers = tuple(layer(f"l{i}", entry, skipped) for i, entry in enumerate(nothing))
-    missing = method("b", network_status="skipped", network_rigor=None, network_figure=None, skipped=3)
+    missing = method("b", network_status="skipped", network=None, skipped=3)
     found = comparison(layers, (method("a"), missing))
     shown = text.table(found)
     assert [line.split()[3:] for line in shown.splitlines() if re.match(r"l[012] .*n/a", line)] == [

@@ -102,7 +102,7 @@ def times(shown: str) -> list[float]:
 def test_rows_within_their_brackets_did_not_prove_to_move_and_still_count() -> None:
     """A loose bracket hides nothing: its part of the network's factor is listed, and the listed parts make the whole."""
     before, after = chain([2.0, 3.0, *[5.0] * 8]), chain([4.0, 3.3, *[5.0005] * 8])
-    loose = replace(after.layers[1], lower_bound=1.0, log10_lower_bound=0.0)
+    loose = fakes.changed(after.layers[1], lower_bound=1.0, log10_lower_bound=0.0)
     after = replace(after, layers=(after.layers[0], loose, *after.layers[2:]))
     shown = text.table(diff_reports(before, after))
     assert [row[0] for row in rows(shown)] == ["l0"]
@@ -136,7 +136,7 @@ def test_a_proven_move_is_seen_in_the_figures_and_the_factor(c: float, move: flo
     other = c * (1 + move)
     pair.append(fakes.layer("a", other, lower_bound=other, log10_lower_bound=math.log10(other)))
     bare = {"lower_bound": None, "upper_bound": None} if log else {}
-    first, second = (replace(row, **bare) for row in (pair if up else pair[::-1]))
+    first, second = (fakes.changed(row, **bare) for row in (pair if up else pair[::-1]))
     found = diff_reports(fakes.report((first,)), fakes.report((second,)))
     ((_, _, before, after, factor, verdict),) = rows(text.table(found))
     assert verdict == ("grew" if up else "shrank")
@@ -215,7 +215,7 @@ def test_renamed_rows_are_said_to_be_matched_in_order() -> None:
 
 def test_estimates_are_marked_and_never_called_bounds() -> None:
     before, after = fakes.estimate(), fakes.estimate(estimate=10**21.5, log10_estimate=21.5)
-    row = replace(after.layers[0], estimate=9.0, log10_estimate=0.954242)
+    row = fakes.changed(after.layers[0], estimate=9.0, log10_estimate=0.954242)
     shown = text.table(diff_reports(before, replace(after, layers=(row, *after.layers[1:]))))
     assert rows(shown) == [["conv1", "conv2d", "~4.751", "~9", "~1.894", "estimate rose"]]
     assert "The estimate for the network rose (factor ~1.105): about 2.862e+21 (10^21.46) (estimate) before" in words(
@@ -310,7 +310,8 @@ def test_the_tsv_has_every_row_and_raw_numbers() -> None:
 def test_an_empirical_lower_bound_of_the_network_is_no_bound_of_a_bracket() -> None:
     """What was found by trying is no bound of a bracket: it is not in the TSV, and makes no verdict."""
     before, after = (
-        replace(r, network=replace(r.network, lower_bound=low)) for r, low in ((chain([3.0]), 1.0), (chain([4.0]), 3.9))
+        replace(r, network=fakes.changed(r.network, lower_bound=low))
+        for r, low in ((chain([3.0]), 1.0), (chain([4.0]), 3.9))
     )
     found = diff_reports(before, after)
     assert found.network.verdict == "rose"

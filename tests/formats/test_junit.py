@@ -101,7 +101,7 @@ def test_the_figure_in_pixels_is_a_property_where_it_is_another_one() -> None:
             for entry in ElementTree.fromstring(render(Audits([report]), Options())).iter("property")
         }
 
-    network = replace(fakes.on_pixels().network, pixel_upper_bound=7.00001, pixel_log10_upper_bound=0.8451)
+    network = fakes.changed(fakes.on_pixels().network, pixel_upper_bound=7.00001, pixel_log10_upper_bound=0.8451)
     report = replace(fakes.on_pixels(), network=network)
     report = replace(report, model=replace(report.model, preprocessing={"mean": (0.5,), "std": (0.5,)}))
     found = properties(report)

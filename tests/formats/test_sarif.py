@@ -122,7 +122,7 @@ def test_fingerprints_are_stable_and_apart() -> None:
     assert len(set(before)) == len(before)
     assert prints(later(fakes.unsupported()), ALL) == before
     grown = tuple(
-        replace(row, upper_bound=row.upper_bound and row.upper_bound * 1.01) for row in fakes.unsupported().layers
+        fakes.changed(row, upper_bound=row.upper_bound and row.upper_bound * 1.01) for row in fakes.unsupported().layers
     )
     assert set(before) <= set(prints(replace(fakes.unsupported(), layers=grown), ALL))
     other = replace(fakes.unsupported(), model=replace(fakes.unsupported().model, spec="other"))

@@ -120,7 +120,7 @@ def test_the_gate_is_the_inequality(before: float, after: float, limit: float) -
 
 def test_the_rounded_figures_of_a_table_are_not_judged() -> None:
     before = bounded(1.0)
-    after = replace(before, network=replace(before.network, upper_bound=1.0 + 1e-12))
+    after = replace(before, network=fakes.changed(before.network, upper_bound=1.0 + 1e-12))
     assert growth_problem(diff_reports(before, after), 1.0) != ""
     assert growth_problem(diff_reports(before, before), 1.0) == ""
 

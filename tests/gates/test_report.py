@@ -39,7 +39,7 @@ def test_gate_passes_a_constant_network() -> None:
     [
         ({"status": "unbounded"}, "unbounded"),
         ({"status": "unsupported"}, "unsupported"),
-        ({"log10_upper_bound": None}, "no log10 upper bound"),
+        ({"figure": None}, "no upper bound"),
     ],
 )
 def test_gate_fails_without_a_proven_finite_bound(changes: dict[str, str], problem: str) -> None:
@@ -120,13 +120,13 @@ def test_a_limit_for_layers_judges_the_exact_figure() -> None:
 
 
 def test_a_constant_beyond_floats_is_above_every_limit() -> None:
-    large = replace(fakes.layer("a"), upper_bound=None, log10_upper_bound=308.3)
-    zero = replace(fakes.layer("b"), upper_bound=0.0, log10_upper_bound=None)
-    silent = replace(fakes.layer("c"), upper_bound=None, log10_upper_bound=None)
+    large = fakes.changed(fakes.layer("a"), upper_bound=None, log10_upper_bound=308.3)
+    zero = fakes.changed(fakes.layer("b"), upper_bound=0.0, log10_upper_bound=None)
+    silent = fakes.changed(fakes.layer("c"), upper_bound=None, log10_upper_bound=None)
     report = fakes.report((large, zero, silent))
     assert places(report, Gates(max_layer=1.7976931348623157e308)) == ["a", "c"]
-    above = replace(large, log10_upper_bound=0.3010299956639812)  # 10 to that is 2.0000000000000000134...
-    below = replace(large, log10_upper_bound=math.nextafter(0.3010299956639812, 0))
+    above = fakes.changed(large, log10_upper_bound=0.3010299956639812)  # 10 to that is 2.0000000000000000134...
+    below = fakes.changed(large, log10_upper_bound=math.nextafter(0.3010299956639812, 0))
     assert places(fakes.report((above,)), Gates(max_layer=2.0)) == ["a"]
     assert places(fakes.report((below,)), Gates(max_layer=2.0)) == []
 
@@ -144,10 +144,7 @@ def test_a_row_without_a_bound_passes_no_limit() -> None:
 
 
 def test_rows_of_a_structure_have_a_bound_but_no_figure() -> None:
-    rows = tuple(
-        replace(row, rigor=None, upper_bound=None, log10_upper_bound=None)
-        for row in (fakes.layer("a"), fakes.layer("b"))
-    )
+    rows = tuple(replace(row, figure=None) for row in (fakes.layer("a"), fakes.layer("b")))
     report = fakes.report(rows)
     report = replace(report, settings=replace(report.settings, structure=True))
     assert places(report, Gates(max_layer=1e300)) == ["a", "b"]

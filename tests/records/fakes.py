@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar, get_type_hints
 
+from lipaudit.records.codec import encode
+from lipaudit.records.figure import CERTIFIED, ESTIMATE, NUMERICAL, Figure
 from lipaudit.records.report import (
     AuditReport,
     DomainRecord,
@@ -16,9 +18,22 @@ from lipaudit.records.report import (
     SettingsRecord,
 )
 
+R = TypeVar("R")
+
+
+def changed(record: R, **changes: Any) -> R:
+    """A record with other fields. Figures are given by their numbers as well, by the names that these have in JSON."""
+    known = {entry.name for entry in fields(record)}  # type: ignore[arg-type]
+    numbers = {key: value for key, value in changes.items() if key not in known}
+    figures = {}
+    for name, hint in get_type_hints(type(record), include_extras=True).items() if numbers else ():
+        for keys in getattr(hint, "__metadata__", ()):
+            figures[name] = keys.decode({**encode(record), **numbers}, "record")
+    return replace(record, **{**figures, **{key: value for key, value in changes.items() if key in known}})  # type: ignore[type-var]
+
 
 def layer(name: str, factor: float = 2.0, op: str = "conv2d", **changes: Any) -> LayerRecord:
-    fields: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": name,
         "module": name.split("#")[0],
         "op": op,
@@ -32,7 +47,7 @@ def layer(name: str, factor: float = 2.0, op: str = "conv2d", **changes: Any) ->
         "log10_lower_bound": math.log10(factor / 1.0007),
         "tightness": 1.0007,
     }
-    return LayerRecord(**{**fields, **changes})
+    return changed(LayerRecord("", "", "", (), ""), **{**values, **changes})
 
 
 def missing(name: str, status: str, op: str, reason: str) -> LayerRecord:
@@ -89,9 +104,9 @@ def resnet_layers() -> tuple[LayerRecord, ...]:
 
 def report(layers: tuple[LayerRecord, ...] | None = None, **network: Any) -> AuditReport:
     layers = resnet_layers() if layers is None else layers
-    fields: dict[str, Any] = {"status": "finite", "rigor": "certified"}
+    values: dict[str, Any] = {"status": "finite", "rigor": "certified"}
     if network.get("status", "finite") == "finite":
-        fields |= {
+        values |= {
             "upper_bound": 10**21.4567,
             "log10_upper_bound": 21.4567,
             "pixel_upper_bound": 10**22.1052,
@@ -99,7 +114,7 @@ def report(layers: tuple[LayerRecord, ...] | None = None, **network: Any) -> Aud
         }
     else:
         layers = tuple(replace(entry, share=None) for entry in layers)
-        fields["rigor"] = None
+        values["rigor"] = None
     return AuditReport(
         model=ModelRecord(
             spec="resnet50",
@@ -113,7 +128,7 @@ def report(layers: tuple[LayerRecord, ...] | None = None, **network: Any) -> Aud
             preprocessing={"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
         ),
         settings=SettingsRecord(),
-        network=NetworkRecord(**{**fields, **network}),
+        network=changed(NetworkRecord(""), **{**values, **network}),
         layers=layers,
         tool_version="0.1.0",
         created="2026-11-27T20:28:00Z",
@@ -134,8 +149,8 @@ def unsupported() -> AuditReport:
 
 def two_outputs() -> AuditReport:
     outputs = (
-        OutputRecord("boxes", "finite", 37.251, math.log10(37.251)),
-        OutputRecord("scores", "finite", 1.5, math.log10(1.5)),
+        OutputRecord("boxes", "finite", Figure(math.log10(37.251), CERTIFIED, 37.251)),
+        OutputRecord("scores", "finite", Figure(math.log10(1.5), CERTIFIED, 1.5)),
     )
     return report(outputs=outputs, lower_bound=37.58)
 
@@ -146,9 +161,8 @@ GATES = tuple(f"blocks.{i}.se.mul (mul): product of two data-dependent tensors (
 def gated(**network: Any) -> AuditReport:
     """Unbounded over all inputs because of two gates, finite on pixels."""
     gates = tuple(missing(f"blocks.{i}.se.mul", "unbounded", "mul", GATES[0].partition(": ")[2]) for i in (3, 4))
-    pixels = DomainRecord(
-        "pixels", "finite", "numerical", 5.1487e8, math.log10(5.1487e8), 2.2484e9, math.log10(2.2484e9)
-    )
+    figures = [Figure(math.log10(value), NUMERICAL, value) for value in (5.1487e8, 2.2484e9)]
+    pixels = DomainRecord("pixels", "finite", *figures)
     return report(
         (*resnet_layers(), *gates), **{"status": "unbounded", "reasons": GATES, "other_domains": (pixels,), **network}
     )
@@ -185,7 +199,7 @@ def on_pixels(log10: float = 8.71169) -> AuditReport:
 
 def around_a_cat(**settings: Any) -> AuditReport:
     found = report(
-        domain="ball", other_domains=(DomainRecord("global", "finite", "certified", 3.5e21, math.log10(3.5e21)),)
+        domain="ball", other_domains=(DomainRecord("global", "finite", Figure(math.log10(3.5e21), CERTIFIED, 3.5e21)),)
     )
     ball = {"domain": "ball", "around": "cat.png", "radius": 0.5, "radius_in": "pixels", **settings}
     return replace(found, settings=replace(found.settings, **ball))
@@ -213,7 +227,5 @@ def estimate(method: str = "sedghi2019", iterations: int | None = None, **networ
 
 def estimated_on_pixels() -> AuditReport:
     """Unbounded over all inputs; over pixels there is an estimate."""
-    found = gated(
-        other_domains=(DomainRecord("pixels", "finite", "estimate", estimate=5.1e8, log10_estimate=math.log10(5.1e8)),)
-    )
+    found = gated(other_domains=(DomainRecord("pixels", "finite", Figure(math.log10(5.1e8), ESTIMATE, 5.1e8)),))
     return replace(found, settings=replace(found.settings, method="ryu2019"))

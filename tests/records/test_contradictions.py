@@ -15,8 +15,8 @@ from lipaudit.errors import UsageError
 from lipaudit.gates.report import Gates, gate_problems
 from lipaudit.records.contradictions import LARGEST_LOG10, contradiction
 from lipaudit.records.diff import ReportDiff
+from lipaudit.records.figure import Figure
 from lipaudit.records.report import AuditReport, OutputRecord
-from lipaudit.records.report_json import to_dict
 from lipaudit.records.schema import load_schema
 from lipaudit.text.numbers import log10_lower_text, log10_upper_text, share_text
 from tests.records import (
@@ -30,7 +30,7 @@ PIXELS = dict.fromkeys(("pixel_upper_bound", "pixel_log10_upper_bound"))
 
 def changed(place: str, **values: Any) -> dict[str, Any]:
     """A report of two outputs with other values in its network, its first output or its first row."""
-    document = copy.deepcopy(to_dict(fakes.two_outputs()))
+    document = copy.deepcopy(fakes.two_outputs().to_dict())
     places = {
         "network": document["network"],
         "output": document["network"]["outputs"][0],
@@ -59,7 +59,11 @@ WRONG: list[tuple[dict[str, Any], str, bool]] = [
         "but network.outputs[0] is unb",
         True,
     ),
-    (changed("output", **BARE | {"estimate": 2.0}), "network is certified but network.outputs[0] is an estimate", True),
+    (
+        changed("output", **BARE | {"estimate": 2.0, "rigor": "estimate"}),
+        "network is certified but network.outputs[0] is an estimate",
+        True,
+    ),
     (changed("row", rigor=None), "layers[0] is finite but has no rigor", True),
     (changed("network", rigor=None), "network is finite but has no rigor", True),
     (changed("row", rigor="guess"), "layers[0].rigor is 'guess'", True),
@@ -130,7 +134,7 @@ def test_the_figures_of_an_audit_agree(factor: float) -> None:
 
 
 def test_a_network_of_outputs_without_figures_is_judged_as_one() -> None:
-    outputs = (OutputRecord("a", "unbounded", None, None), OutputRecord("b", "finite", 2.0, None))
+    outputs = (OutputRecord("a", "unbounded"), OutputRecord("b", "finite", Figure.of(2.0)))
     report = fakes.report((), status="unbounded", outputs=outputs)
     assert AuditReport.from_json(report.to_json()) == report
 

@@ -36,7 +36,7 @@ def test_round_trip_gives_an_equal_diff() -> None:
 def test_the_document_says_what_it_is() -> None:
     document = json.loads(found().to_json())
     assert list(document)[:3] == ["kind", "schema_version", "tool"]
-    assert (document["kind"], document["schema_version"]) == ("diff", "1.0")
+    assert (document["kind"], document["schema_version"]) == ("diff", "1.1")
     assert document["tool"] == {"name": "lipaudit", "version": "0.1.0"}
     assert document["network"] == {"verdict": "lost", "factor": None, "log10_factor": None}
     assert {layer["match"] for layer in document["layers"]} == {"added", "removed"}

@@ -13,6 +13,7 @@ import pytest
 
 from lipaudit import AuditReport
 from lipaudit.errors import UsageError
+from lipaudit.records.report import LAYER_COLUMNS
 from tests.records import (
     fakes,
 )
@@ -100,3 +101,7 @@ def test_a_notebook_shows_the_rows_and_nothing_that_runs() -> None:
     assert tree.find(".//script") is None
     assert tree.find(".//img") is None
     assert "alert(1)" in "".join(tree.itertext())
+
+
+def test_the_columns_of_a_row_are_its_keys_in_json() -> None:
+    assert sorted(LAYER_COLUMNS) == sorted(fakes.report().to_dict()["layers"][0])

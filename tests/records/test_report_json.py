@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lipaudit.errors import UsageError
 from lipaudit.records.report import AuditReport
-from lipaudit.records.report_json import outcomes_from_json, to_dict, to_json_array
+from lipaudit.records.report_array import outcomes_from_json, to_json_array
 from tests.records import (
     fakes,
 )
@@ -60,7 +60,7 @@ def test_layout_is_the_documented_one() -> None:
         "environment",
         "network",
     ]
-    assert document["schema_version"] == "1.0"
+    assert document["schema_version"] == "1.1"
     assert document["tool"] == {"name": "lipaudit", "version": "0.1.0"}
     assert document["model"]["input_shape"] == [1, 3, 224, 224]
     assert document["layers"][0]["weight_shape"] == [64, 3, 7, 7]
@@ -75,7 +75,7 @@ def test_text_is_ascii_and_independent_of_the_order_of_the_environment() -> None
 
 
 def test_unbounded_is_null_beside_its_status() -> None:
-    document = to_dict(fakes.unsupported())
+    document = fakes.unsupported().to_dict()
     assert document["network"]["upper_bound"] is None
     assert document["layers"][-1]["status"] == "unsupported"
     assert document["layers"][-1]["upper_bound"] is None
@@ -166,7 +166,7 @@ def test_a_huge_literal_does_not_become_infinity() -> None:
 
 def test_newer_minor_versions_with_unknown_keys_are_read() -> None:
     text = changed("network", "radius_at_risk", value=[1, 2])
-    assert AuditReport.from_json(text.replace('"schema_version": "1.0"', '"schema_version": "1.7"')) == fakes.report()
+    assert AuditReport.from_json(text.replace('"schema_version": "1.1"', '"schema_version": "1.7"')) == fakes.report()
 
 
 def test_optional_parts_may_be_absent() -> None:

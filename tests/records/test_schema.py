@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,9 @@ from jsonschema import Draft202012Validator
 
 from lipaudit.errors import UsageError
 from lipaudit.records.failure import Failure
+from lipaudit.records.figure import ESTIMATE, Figure
 from lipaudit.records.report import AuditReport, DomainRecord, OutputRecord
-from lipaudit.records.report_json import outcomes_from_json, to_dict, to_json_array
+from lipaudit.records.report_array import outcomes_from_json, to_json_array
 from lipaudit.records.schema import SCHEMA_ID, load_schema, several_schema_text
 from tests.records import (
     fakes,
@@ -46,18 +46,16 @@ def test_schema_is_a_valid_draft_2020_12_schema() -> None:
         fakes.estimate(iterations=100),
         fakes.estimate(estimate=None, log10_estimate=412.3),
         fakes.estimate(estimate=0.0, log10_estimate=None),
-        fakes.estimate(outputs=(OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),)),
-        fakes.estimate(
-            other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=math.log10(3.0)),)
-        ),
+        fakes.estimate(outputs=(OutputRecord("a", "finite", Figure.of(3.0, ESTIMATE)),)),
+        fakes.estimate(other_domains=(DomainRecord("global", "finite", Figure.of(3.0, ESTIMATE)),)),
     ],
 )
 def test_every_kind_of_report_validates(report: AuditReport) -> None:
-    assert [error.message for error in VALIDATOR.iter_errors(to_dict(report))] == []
+    assert [error.message for error in VALIDATOR.iter_errors(report.to_dict())] == []
 
 
 def test_objects_are_open() -> None:
-    document = to_dict(fakes.report())
+    document = fakes.report().to_dict()
     for part in (document, document["model"], document["network"], document["layers"][0], document["settings"]):
         part["added_in_1_1"] = {"any": "thing"}
     assert VALIDATOR.is_valid(document)
@@ -95,14 +93,14 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], object]:
     ],
 )
 def test_what_the_layout_forbids_is_rejected(spoil: Callable[[dict[str, Any]], object]) -> None:
-    document = copy.deepcopy(to_dict(fakes.report()))
+    document = copy.deepcopy(fakes.report().to_dict())
     spoil(document)
     assert not VALIDATOR.is_valid(document)
 
 
 @pytest.mark.parametrize("place", ["network", "layer", "output"])
 def test_finite_without_a_figure_is_rejected(place: str) -> None:
-    document = to_dict(fakes.two_outputs())
+    document = fakes.two_outputs().to_dict()
     entry = {
         "network": document["network"],
         "layer": document["layers"][0],
@@ -128,7 +126,7 @@ def test_finite_without_a_figure_is_rejected(place: str) -> None:
     ],
 )
 def test_a_domain_that_contradicts_itself_is_rejected(spoil: Callable[[dict[str, Any]], object]) -> None:
-    document = copy.deepcopy(to_dict(fakes.around_a_cat()))
+    document = copy.deepcopy(fakes.around_a_cat().to_dict())
     assert VALIDATOR.is_valid(document)
     spoil(document)
     assert not VALIDATOR.is_valid(document)
@@ -156,10 +154,10 @@ ESTIMATES_AS_BOUNDS = [
 @pytest.mark.parametrize("spoil", ESTIMATES_AS_BOUNDS)
 def test_an_estimate_is_never_an_upper_bound(spoil: Callable[[dict[str, Any]], object]) -> None:
     report = fakes.estimate(
-        outputs=(OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),),
-        other_domains=(DomainRecord("global", "finite", "estimate", estimate=3.0, log10_estimate=math.log10(3.0)),),
+        outputs=(OutputRecord("a", "finite", Figure.of(3.0, ESTIMATE)),),
+        other_domains=(DomainRecord("global", "finite", Figure.of(3.0, ESTIMATE)),),
     )
-    document = copy.deepcopy(to_dict(report))
+    document = copy.deepcopy(report.to_dict())
     assert VALIDATOR.is_valid(document)
     assert AuditReport.from_json(report.to_json()) == report
     spoil(document)
@@ -169,7 +167,7 @@ def test_an_estimate_is_never_an_upper_bound(spoil: Callable[[dict[str, Any]], o
 
 
 def test_reports_from_before_domains_still_validate() -> None:
-    document = to_dict(fakes.report())
+    document = fakes.report().to_dict()
     for key in ("around", "radius", "radius_in"):
         del document["settings"][key]
     del document["network"]["other_domains"], document["settings"]["iterations"]

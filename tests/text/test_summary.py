@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lipaudit.formats.table import render
+from lipaudit.records.figure import ESTIMATE, Figure
 from lipaudit.records.report import AuditReport, DomainRecord, LayerRecord, OutputRecord
 from lipaudit.text.summary import headline, sections, title, warning
 from tests.records import (
@@ -58,10 +59,10 @@ def test_headline_counts_what_stands_in_the_way() -> None:
 
 
 def test_nothing_that_is_said_of_an_estimate_claims_a_bound() -> None:
-    others = (DomainRecord("pixels", "finite", "estimate", estimate=3.25, log10_estimate=0.5119),)
+    others = (DomainRecord("pixels", "finite", Figure(0.5119, ESTIMATE, 3.25)),)
     outputs = (
-        OutputRecord("a", "finite", None, None, 3.0, math.log10(3.0)),
-        OutputRecord("b", "finite", None, None, 0.0),
+        OutputRecord("a", "finite", Figure.of(3.0, ESTIMATE)),
+        OutputRecord("b", "finite", Figure.of(0.0, ESTIMATE)),
     )
     report = fakes.estimate("sedghi2019", outputs=outputs, other_domains=others)
     assert section(report, "Result") == (
@@ -219,7 +220,10 @@ def test_advice_fits_the_outcome(report: AuditReport, words: list[str]) -> None:
 
 
 def test_a_constant_network_names_the_weight_that_stops_the_input() -> None:
-    rows = (fakes.layer("stem"), replace(fakes.layer("head"), upper_bound=0.0, log10_upper_bound=None, share=None))
+    rows = (
+        fakes.layer("stem"),
+        fakes.changed(fakes.layer("head"), upper_bound=0.0, log10_upper_bound=None, share=None),
+    )
     found = fakes.report(rows, upper_bound=0.0, log10_upper_bound=None)
     assert headline(found).endswith("the bound is 0. Zero: head.")
     (advice,) = section(found, "What to do")

@@ -140,20 +140,8 @@ def test_an_estimate_is_marked_and_never_called_a_bound() -> None:
 
 
 def test_a_report_of_the_structure_has_no_figures() -> None:
-    rows = tuple(
-        replace(
-            row,
-            **dict.fromkeys(
-                ("rigor", "lower_bound", "upper_bound", "log10_lower_bound", "log10_upper_bound", "tightness", "share")
-            ),
-        )
-        for row in fakes.resnet_layers()
-    )
-    report = fakes.report(
-        rows,
-        rigor=None,
-        **dict.fromkeys(("upper_bound", "log10_upper_bound", "pixel_upper_bound", "pixel_log10_upper_bound")),
-    )
+    rows = tuple(replace(row, figure=None, lower=None, tightness=None, share=None) for row in fakes.resnet_layers())
+    report = fakes.report(rows, figure=None, pixel_figure=None)
     report = replace(report, settings=replace(report.settings, structure=True))
     tree = parsed(render(report))
     assert figure(report) == "FINITE"
