@@ -18,9 +18,9 @@ import sys
 import torch
 from tabulate import tabulate
 
-from lipaudit.experiments import memory_table
-from lipaudit.experiments.live_memory import peak_bytes
-from lipaudit.experiments.registry import Request
+from lipaudit.experiments.harness.live_memory import peak_bytes
+from lipaudit.experiments.harness.registry import Request
+from lipaudit.experiments.paper2023 import memory_table
 from lipaudit.training import Geometry, spectral_norm_bound
 
 NETWORKS = ("resnet18", "resnet34", "resnet50")

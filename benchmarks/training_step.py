@@ -14,9 +14,9 @@ from dataclasses import replace
 import torch
 from tabulate import tabulate
 
-from lipaudit.experiments.images import Images, digits
-from lipaudit.experiments.regularization import CIFAR, DIGITS
-from lipaudit.experiments.regularized_training import METHODS, step_seconds
+from lipaudit.experiments.harness.images import Images, digits
+from lipaudit.experiments.paper2023.regularization import CIFAR, DIGITS
+from lipaudit.experiments.paper2023.regularized_training import METHODS, step_seconds
 
 
 def random_images(count: int) -> Images:

@@ -14,7 +14,7 @@ from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
 from lipaudit.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
-    from lipaudit.experiments.result import Result
+    from lipaudit.experiments.harness.result import Result
 
 _weights_option = click.option(
     "--weights",
@@ -62,10 +62,10 @@ def reproduce(ctx: click.Context, /, names: tuple[str, ...], folder: Path, weigh
     """
     debug: bool = ctx.find_root().obj.debug
     with shielded(debug):
-        from lipaudit.experiments.registry import all_experiments
-        from lipaudit.experiments.render import listing
-        from lipaudit.experiments.run import check, choose, run
-        from lipaudit.experiments.write import output_folder
+        from lipaudit.experiments.harness.registry import all_experiments
+        from lipaudit.experiments.harness.render import listing
+        from lipaudit.experiments.harness.run import check, choose, run
+        from lipaudit.experiments.harness.write import output_folder
 
         chosen = choose(names, weights, options["data"])
     if not chosen:
@@ -101,9 +101,9 @@ def _refuse_options(ctx: click.Context) -> None:
 
 def _deliver(result: Result, folder: Path, before: str, debug: bool) -> None:
     """Files first, so that a stdout that takes nothing loses nothing; and the text where the files cannot be written."""
-    from lipaudit.experiments.render import render
-    from lipaudit.experiments.run import missing_plot
-    from lipaudit.experiments.write import write
+    from lipaudit.experiments.harness.render import render
+    from lipaudit.experiments.harness.run import missing_plot
+    from lipaudit.experiments.harness.write import write
 
     text = before + render(result)
     try:

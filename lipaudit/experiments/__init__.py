@@ -1,26 +1,8 @@
-"""The paper's tables and figures, one file each: ``lipaudit reproduce NAME``."""
+"""Experiments: what runs and shows them (``harness``), and the tables and figures of the paper of 2023, one file each (``paper2023``).
 
-# in the order of the paper, in which they are listed
-# isort: off
-from lipaudit.experiments import (
-    convergence,
-    spectral_table,
-    dimension_table,
-    simulated_convolutions,
-    resnet18_layers,
-    network_ratios,
-    regularization,
-    memory_table,
-)
-# isort: on
+Importing this package registers every experiment.
+"""
 
-__all__ = [
-    "convergence",
-    "dimension_table",
-    "memory_table",
-    "network_ratios",
-    "regularization",
-    "resnet18_layers",
-    "simulated_convolutions",
-    "spectral_table",
-]
+from lipaudit.experiments import paper2023
+
+__all__ = ["paper2023"]

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from lipaudit.device import full_precision
 from lipaudit.spectral.matrix.gradient import MOST_PRODUCTS, own_precision, schatten_gradient
 from lipaudit.training.geometry import Geometry, Layout, encode, layout
 from lipaudit.training.search import largest_bound, symbol_parts
@@ -97,17 +98,9 @@ def _layout(weight: torch.Tensor, sizes: Sequence[int], mode: str, oversampling:
 
 @contextmanager
 def _full_precision(weight: torch.Tensor) -> Iterator[None]:
-    """No autocasting, and products of float32 in float32, whichever of torch's settings say otherwise."""
-    kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-    before = [kind.fp32_precision for kind in kinds]
-    try:
-        for kind in kinds:
-            kind.fp32_precision = "ieee"
-        with own_precision(weight):
-            yield
-    finally:
-        for kind, precision in zip(kinds, before, strict=True):
-            kind.fp32_precision = precision
+    """No autocasting, and products of float32 in float32."""
+    with full_precision(), own_precision(weight):
+        yield
 
 
 @torch.library.custom_op(

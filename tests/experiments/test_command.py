@@ -11,9 +11,9 @@ import pytest
 
 from lipaudit.cli import main
 from lipaudit.errors import WeightsUnavailableError
-from lipaudit.experiments import registry
-from lipaudit.experiments.registry import Experiment, Request
-from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness import registry
+from lipaudit.experiments.harness.registry import Experiment, Request
+from lipaudit.experiments.harness.result import Claim, Plot, Result, Series, Table
 from tests.places import ROOT
 
 
@@ -160,7 +160,7 @@ def test_folders_in_the_way(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 def test_a_full_stdout_loses_no_file(tmp_path: Path) -> None:
     program = (
-        "import sys, tests.experiments.test_command as t; from lipaudit.experiments import registry; import lipaudit.experiments; "
+        "import sys, tests.experiments.test_command as t; from lipaudit.experiments.harness import registry; import lipaudit.experiments; "
         "registry.register(t.Experiment('fake', '', '', '', t.fake)); sys.exit(t.main())"
     )
     arguments = [sys.executable, "-c", program, "reproduce", "fake", "-o", str(tmp_path)]
@@ -193,7 +193,7 @@ def run_with_matplotlib(tmp_path: Path, content: str | None, backend: str) -> su
         (tmp_path / "broken" / "matplotlib" / "__init__.py").write_text(content)
         paths.insert(0, str(tmp_path / "broken"))
     program = (
-        "import sys, tests.experiments.test_command as t; from lipaudit.experiments import registry; import lipaudit.experiments; "
+        "import sys, tests.experiments.test_command as t; from lipaudit.experiments.harness import registry; import lipaudit.experiments; "
         "registry.register(t.Experiment('fake', '', '', '', t.fake)); sys.exit(t.main())"
     )
     return subprocess.run(

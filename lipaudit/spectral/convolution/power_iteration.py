@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn import functional
 
+from lipaudit.device import without_cudnn
 from lipaudit.spectral.bracket import log_down
 from lipaudit.spectral.convolution.geometry import Convolution, padding_copies
 from lipaudit.spectral.convolution.search import Supremum
@@ -109,7 +110,7 @@ def lower_bounds(convolution: Convolution, layers: int, start: Waves | None, ste
         return adjoint(fast, apply(fast, v.reshape(first.shape))).reshape(v.shape)
 
     x = lanczos(product, first.reshape(layers, -1), min(steps, numbers)).to(torch.float64)
-    with torch.backends.cudnn.flags(enabled=False):  # it may convolve by other algorithms than sums of products
+    with without_cudnn():
         y = apply(patch, x.reshape(first.shape)).reshape(layers, -1)
     length = torch.linalg.vector_norm(x, dim=1) * (1 + gamma(2 * x.shape[1] + 8))
     # |fl(K x) - K x| <= gamma |K| |x| entrywise, and the operator |K| with entries <= 1 has at most this norm

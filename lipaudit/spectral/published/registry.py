@@ -13,13 +13,13 @@ that what bounds that one bounds it as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 
+from lipaudit.device import full_precision
 from lipaudit.errors import MethodError, RegistryError, UsageError
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
@@ -107,7 +107,7 @@ def measure(method: Method, convolution: Convolution, options: Options = Options
     if method.exact_weights:
         return method.convolution(ordinary.with_kernel(kernel), options)
     scaled, exponent = scale_to_unit(kernel, kernel.dim())
-    with _full_precision():
+    with full_precision():
         bracket = method.convolution(ordinary.with_kernel(scaled.to(options.dtype)), options)
     return bracket * Bracket(*log_power_of_two(float(exponent)))
 
@@ -122,18 +122,6 @@ def measure_matrix(method: Method, matrix: torch.Tensor, options: Options = Opti
     if matrix.is_complex():
         matrix = torch.cat([torch.cat([matrix.real, -matrix.imag], 1), torch.cat([matrix.imag, matrix.real], 1)])
     return measure(method, Convolution(matrix[:, :, None, None], (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1)), options)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Keep CUDA from rounding float32 factors to TF32, and restore what was set."""
-    convolutions, products = torch.backends.cudnn.conv, torch.backends.cuda.matmul  # type: ignore[attr-defined]
-    before = convolutions.fp32_precision, products.fp32_precision
-    convolutions.fp32_precision = products.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        convolutions.fp32_precision, products.fp32_precision = before
 
 
 def figure(value: torch.Tensor | float, rigor: Rigor) -> Bracket:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 import lipaudit.spectral.published  # noqa: F401  registers the methods
-from lipaudit.experiments.device import timed
+from lipaudit.device import timed
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm_batch import convolution_norms

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 
 import torch
 
-from lipaudit.experiments.cells import figure_cell
-from lipaudit.experiments.device import describe
-from lipaudit.experiments.images import Images, cifar10, digits
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.regularized_training import (
+from lipaudit.device import describe
+from lipaudit.experiments.harness.cells import figure_cell
+from lipaudit.experiments.harness.images import Images, cifar10, digits
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Cell, Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.statistics import deviation, mean
+from lipaudit.experiments.paper2023.regularized_training import (
     BASELINE,
     ITERATIONS,
     METHODS,
@@ -31,9 +33,7 @@ from lipaudit.experiments.regularized_training import (
     step_seconds,
     train,
 )
-from lipaudit.experiments.residual import cifar_resnet18, digits_network
-from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
-from lipaudit.experiments.statistics import deviation, mean
+from lipaudit.experiments.paper2023.residual_networks import cifar_resnet18, digits_network
 from lipaudit.spectral.bracket import Rigor
 
 DIGITS = Recipe(digits_network, epochs=40, batch=64, rate=0.05, weight=0.05)

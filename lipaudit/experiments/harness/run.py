@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import lipaudit.experiments  # noqa: F401  registers the experiments
+from lipaudit.device import find_device, full_precision
 from lipaudit.errors import UsageError
-from lipaudit.experiments.device import find_device, full_precision
-from lipaudit.experiments.models import check_weights
-from lipaudit.experiments.registry import Experiment, Progress, Request, find_experiments
-from lipaudit.experiments.result import Result
+from lipaudit.experiments.harness.models import check_weights
+from lipaudit.experiments.harness.registry import Experiment, Progress, Request, find_experiments
+from lipaudit.experiments.harness.result import Result
 from lipaudit.formats.matplotlib_ import plot_problem
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lipaudit.errors import OutputError
-from lipaudit.experiments.plot import draw
-from lipaudit.experiments.result import Cell, Result, Table
+from lipaudit.experiments.harness.plot import draw
+from lipaudit.experiments.harness.result import Cell, Result, Table
 from lipaudit.files import replacing
 from lipaudit.formats.matplotlib_ import plot_problem
 

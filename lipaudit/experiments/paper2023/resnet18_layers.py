@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lipaudit.experiments.cells import LEGEND, figure_cell
-from lipaudit.experiments.device import describe
-from lipaudit.experiments.methods import (
+from lipaudit.device import describe
+from lipaudit.experiments.harness.cells import LEGEND, figure_cell
+from lipaudit.experiments.harness.methods import (
     OURS,
     REFERENCE,
     REFERENCE_STRIDE_1,
@@ -23,15 +23,15 @@ from lipaudit.experiments.methods import (
     timed_norms,
     warm_up,
 )
-from lipaudit.experiments.models import (
+from lipaudit.experiments.harness.models import (
     PAPER_WEIGHTS,
     convolutions,
     describe_weights,
     has_paper_weights,
     load_network,
 )
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Cell, Claim, Plot, Result, Series, Table
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 

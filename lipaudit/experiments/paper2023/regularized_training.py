@@ -12,12 +12,12 @@ from torch import nn
 from torch.nn import functional
 
 from lipaudit.api import audit
+from lipaudit.device import now
 from lipaudit.errors import LipauditError
-from lipaudit.experiments.device import now
-from lipaudit.experiments.images import Images
-from lipaudit.experiments.regularizers import Bound, PublishedRegularizer, araujo, ryu, singla
-from lipaudit.experiments.residual import ResidualNetwork, without_batch_norms
-from lipaudit.experiments.statistics import median
+from lipaudit.experiments.harness.images import Images
+from lipaudit.experiments.harness.statistics import median
+from lipaudit.experiments.paper2023.regularizers import Bound, PublishedRegularizer, araujo, ryu, singla
+from lipaudit.experiments.paper2023.residual_networks import ResidualNetwork, without_batch_norms
 from lipaudit.records.report import AuditReport
 from lipaudit.training import LipschitzRegularizer, Schedule
 

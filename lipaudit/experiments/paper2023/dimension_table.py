@@ -15,12 +15,12 @@ import os
 
 import torch
 
-from lipaudit.experiments.cells import error_cell
-from lipaudit.experiments.device import describe, timed
-from lipaudit.experiments.reference import lanczos_norm
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
-from lipaudit.experiments.statistics import mean
+from lipaudit.device import describe, timed
+from lipaudit.experiments.harness.cells import error_cell
+from lipaudit.experiments.harness.golub_kahan import lanczos_norm
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Cell, Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.statistics import mean
 from lipaudit.spectral.published.gram_iteration import schatten_norms
 from lipaudit.spectral.published.power_iteration import singular_values
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from lipaudit.experiments.registry import PAPER_NAME, Experiment
-from lipaudit.experiments.result import Cell, Claim, Result, Shown, Table
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment
+from lipaudit.experiments.harness.result import Cell, Claim, Result, Shown, Table
 
 WIDTH = 100
 

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 
 import torch
 
-from lipaudit.experiments.device import describe, now, timed
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
-from lipaudit.experiments.statistics import deviation, mean, median
+from lipaudit.device import describe, now, timed
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.statistics import deviation, mean, median
 from lipaudit.spectral.published.gram_iteration import schatten_norms
 from lipaudit.spectral.published.power_iteration import singular_values
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from lipaudit.experiments import convergence, dimension_table, spectral_table
-from lipaudit.experiments.reference import lanczos_norm
-from lipaudit.experiments.registry import Request
-from lipaudit.experiments.render import cell_text
+from lipaudit.experiments.harness.golub_kahan import lanczos_norm
+from lipaudit.experiments.harness.registry import Request
+from lipaudit.experiments.harness.render import cell_text
+from lipaudit.experiments.paper2023 import convergence, dimension_table, spectral_table
 
 
 def matrices(count: int, shape: tuple[int, int], dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -222,7 +222,7 @@ def test_the_dimension_table_averages_absolute_errors(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60), (5, 5), (1, 4)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_lanczos_finds_the_norm(shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipaudit.experiments.reference._CHUNK", 100)
+    monkeypatch.setattr("lipaudit.experiments.harness.golub_kahan._CHUNK", 100)
     matrix = matrices(1, shape, dtype)[0]
     expected = np.linalg.norm(matrix.double().numpy(), 2)
     assert lanczos_norm(matrix, 60, torch.Generator().manual_seed(1)) == pytest.approx(expected, rel=1e-10)

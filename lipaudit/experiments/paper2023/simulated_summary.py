@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lipaudit.experiments.cells import figure_cell
-from lipaudit.experiments.methods import OURS, REFERENCE, short
-from lipaudit.experiments.result import Cell, Claim, Plot, Series, Table
-from lipaudit.experiments.statistics import mean
+from lipaudit.experiments.harness.cells import figure_cell
+from lipaudit.experiments.harness.methods import OURS, REFERENCE, short
+from lipaudit.experiments.harness.result import Cell, Claim, Plot, Series, Table
+from lipaudit.experiments.harness.statistics import mean
 from lipaudit.spectral.bracket import Rigor
 
 AGREEMENT = 0.01  # two digits

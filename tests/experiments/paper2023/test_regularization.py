@@ -17,13 +17,26 @@ from torch.nn import functional
 import lipaudit
 from lipaudit.cli import main
 from lipaudit.errors import UsageError
-from lipaudit.experiments import regularization
-from lipaudit.experiments.images import Images, cifar10, digits
-from lipaudit.experiments.registry import Request
-from lipaudit.experiments.regularization import claims, histogram
-from lipaudit.experiments.regularized_training import METHODS, OURS, OURS_LAZY, Recipe, Trained, step_seconds, train
-from lipaudit.experiments.regularizers import Bound, PublishedRegularizer, araujo, ryu, singla
-from lipaudit.experiments.residual import ResidualNetwork, cifar_resnet18, digits_network, without_batch_norms
+from lipaudit.experiments.harness.images import Images, cifar10, digits
+from lipaudit.experiments.harness.registry import Request
+from lipaudit.experiments.paper2023 import regularization
+from lipaudit.experiments.paper2023.regularization import claims, histogram
+from lipaudit.experiments.paper2023.regularized_training import (
+    METHODS,
+    OURS,
+    OURS_LAZY,
+    Recipe,
+    Trained,
+    step_seconds,
+    train,
+)
+from lipaudit.experiments.paper2023.regularizers import Bound, PublishedRegularizer, araujo, ryu, singla
+from lipaudit.experiments.paper2023.residual_networks import (
+    ResidualNetwork,
+    cifar_resnet18,
+    digits_network,
+    without_batch_norms,
+)
 from lipaudit.spectral.convolution.geometry import Convolution
 
 CPU = torch.device("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from lipaudit.experiments.result import Shown
+from lipaudit.experiments.harness.result import Shown
 from lipaudit.spectral.bracket import Rigor
 from lipaudit.text.numbers import estimate_text, upper_text
 

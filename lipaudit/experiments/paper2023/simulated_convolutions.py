@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from lipaudit.experiments.device import describe
-from lipaudit.experiments.methods import OURS, REFERENCE, figure, timed_norms
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Result
-from lipaudit.experiments.simulated_summary import Measurement, below_table, claims, plot, sweep_tables
+from lipaudit.device import describe
+from lipaudit.experiments.harness.methods import OURS, REFERENCE, figure, timed_norms
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Result
+from lipaudit.experiments.paper2023.simulated_summary import Measurement, below_table, claims, plot, sweep_tables
 from lipaudit.spectral.convolution.geometry import Convolution
 
 # iterations, samples or products that the paper names for this experiment

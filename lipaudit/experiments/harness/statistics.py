@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from lipaudit.experiments.result import Series
+from lipaudit.experiments.harness.result import Series
 
 
 def mean(values: Sequence[float]) -> float:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 
-from lipaudit.experiments.device import describe
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
-from lipaudit.experiments.statistics import with_band
+from lipaudit.device import describe
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.statistics import with_band
 from lipaudit.spectral.published.gram_iteration import schatten_norms
 from lipaudit.spectral.published.power_iteration import singular_values
 

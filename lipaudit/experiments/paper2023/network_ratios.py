@@ -7,7 +7,7 @@ bound), and max pooling counts the square root of how often a pixel is read. The
 network without branches.
 
 Ryu's method is run with the true strides and with stride 1, which is what the other published methods see and what the paper's
-reference seems to be (:mod:`lipaudit.experiments.resnet18_layers`). A figure that is no upper bound (Ryu, Singla, circular norms)
+reference seems to be (:mod:`lipaudit.experiments.paper2023.resnet18_layers`). A figure that is no upper bound (Ryu, Singla, circular norms)
 makes B an estimate.
 """
 
@@ -20,14 +20,14 @@ from typing import TypeAlias
 import torch
 
 import lipaudit.rules  # noqa: F401  registers every rule
+from lipaudit.device import describe
 from lipaudit.errors import CaptureError
-from lipaudit.experiments.cells import LEGEND, figure_cell
-from lipaudit.experiments.device import describe
-from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, short, timed_norms, warm_up
-from lipaudit.experiments.models import check_weights, describe_weights, load_network
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Cell, Claim, Plot, Result, Series, Table
-from lipaudit.experiments.statistics import deviation, mean
+from lipaudit.experiments.harness.cells import LEGEND, figure_cell
+from lipaudit.experiments.harness.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, short, timed_norms, warm_up
+from lipaudit.experiments.harness.models import check_weights, describe_weights, load_network
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Cell, Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.statistics import deviation, mean
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.table import recognise

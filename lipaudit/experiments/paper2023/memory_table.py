@@ -9,8 +9,8 @@ real kernels), N = 6, in complex64, stride ignored, as in the paper's Algorithm 
   time, and differentiates only the symbol at the maximising one. The gradient is the same, because the maximum passes it to one
   frequency; a 1 x 1 kernel has one symbol.
 
-How memory is counted is told in :mod:`lipaudit.experiments.live_memory`. The seconds are those of a second run, which the counted one
-has warmed up and which nothing counts.
+How memory is counted is told in :mod:`lipaudit.experiments.harness.live_memory`. The seconds are those of a second run, which the counted
+one has warmed up and which nothing counts.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from collections.abc import Callable
 
 import torch
 
-from lipaudit.experiments.device import describe, timed
-from lipaudit.experiments.live_memory import peak_bytes
-from lipaudit.experiments.models import convolutions
-from lipaudit.experiments.registry import PAPER_NAME, Experiment, Request, register
-from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
+from lipaudit.device import describe, timed
+from lipaudit.experiments.harness.live_memory import peak_bytes
+from lipaudit.experiments.harness.models import convolutions
+from lipaudit.experiments.harness.registry import PAPER_NAME, Experiment, Request, register
+from lipaudit.experiments.harness.result import Claim, Plot, Result, Series, Table
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.matrix.gradient import schatten_norm
 from lipaudit.spectral.published.gram_iteration import schatten_norms

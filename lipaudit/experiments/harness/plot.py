@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from lipaudit.experiments.result import Plot, Series
+from lipaudit.experiments.harness.result import Plot, Series
 
 _STYLES = ("-", "--", "-.", ":")
 _MOST_LABELS = 12

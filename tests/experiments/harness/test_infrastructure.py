@@ -12,16 +12,15 @@ import pytest
 import torch
 
 import lipaudit.experiments  # noqa: F401
-from lipaudit.errors import DeviceUnavailableError, OutputError, RegistryError, UsageError
-from lipaudit.experiments import plot as plots
-from lipaudit.experiments.cells import figure_cell
-from lipaudit.experiments.device import find_device, full_precision, timed
-from lipaudit.experiments.registry import Experiment, Request, all_experiments, find_experiments, register
-from lipaudit.experiments.render import cell_text, listing, render
-from lipaudit.experiments.result import Claim, Plot, Result, Series, Table
-from lipaudit.experiments.run import choose, missing_plot
-from lipaudit.experiments.statistics import deviation, mean, median, with_band
-from lipaudit.experiments.write import output_folder, write
+from lipaudit.errors import OutputError, RegistryError, UsageError
+from lipaudit.experiments.harness import plot as plots
+from lipaudit.experiments.harness.cells import figure_cell
+from lipaudit.experiments.harness.registry import Experiment, Request, all_experiments, find_experiments, register
+from lipaudit.experiments.harness.render import cell_text, listing, render
+from lipaudit.experiments.harness.result import Claim, Plot, Result, Series, Table
+from lipaudit.experiments.harness.run import choose, missing_plot
+from lipaudit.experiments.harness.statistics import deviation, mean, median, with_band
+from lipaudit.experiments.harness.write import output_folder, write
 from lipaudit.spectral.bracket import Rigor
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -164,32 +163,6 @@ def test_weights_for_experiments_without_weights_are_refused() -> None:
     with pytest.raises(UsageError, match="NAME"):
         choose([], "random")
     assert len(choose(["convergence", "network-ratios"], "random")) == 2
-
-
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert find_device("auto") == find_device("cpu") == torch.device("cpu")
-    with pytest.raises(DeviceUnavailableError, match="--device cpu"):
-        find_device("cuda")
-
-
-def test_full_precision_is_restored() -> None:
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("high")
-    try:
-        with full_precision():
-            assert torch.get_float32_matmul_precision() == "highest"
-            assert not torch.backends.cudnn.allow_tf32
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-    assert torch.backends.cudnn.allow_tf32 == before[1]
-
-
-def test_a_time_is_the_difference_of_two_clock_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([3.0, 10.5])
-    monkeypatch.setattr("lipaudit.experiments.device.time.perf_counter", lambda: next(readings))
-    assert timed(lambda: "value", torch.device("cpu")) == ("value", 7.5)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 2**70])

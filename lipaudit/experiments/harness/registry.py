@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 
 from lipaudit.errors import RegistryError, UsageError
-from lipaudit.experiments.result import Result
+from lipaudit.experiments.harness.result import Result
 
 PAPER_NAME = "Delattre et al. 2023"  # "the paper" in every statement
 

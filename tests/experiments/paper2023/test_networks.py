@@ -15,14 +15,15 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from lipaudit.errors import LipauditError, ModelLoadError, ModelNotFoundError, UsageError, WeightsUnavailableError
-from lipaudit.experiments import memory_table, models, network_ratios, resnet18_layers, simulated_convolutions
-from lipaudit.experiments.live_memory import LiveBytes, peak_bytes
-from lipaudit.experiments.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, figure, timed_norms
-from lipaudit.experiments.registry import Request
-from lipaudit.experiments.render import cell_text, render
-from lipaudit.experiments.simulated_convolutions import Shape, convolution_of, random_kernel
-from lipaudit.experiments.simulated_summary import Measurement, below_table
-from lipaudit.experiments.simulated_summary import claims as simulated_claims
+from lipaudit.experiments.harness import models
+from lipaudit.experiments.harness.live_memory import LiveBytes, peak_bytes
+from lipaudit.experiments.harness.methods import OURS, REFERENCE, REFERENCE_STRIDE_1, figure, timed_norms
+from lipaudit.experiments.harness.registry import Request
+from lipaudit.experiments.harness.render import cell_text, render
+from lipaudit.experiments.paper2023 import memory_table, network_ratios, resnet18_layers, simulated_convolutions
+from lipaudit.experiments.paper2023.simulated_convolutions import Shape, convolution_of, random_kernel
+from lipaudit.experiments.paper2023.simulated_summary import Measurement, below_table
+from lipaudit.experiments.paper2023.simulated_summary import claims as simulated_claims
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.passes.table import recognise
 from lipaudit.spectral.bracket import Rigor

@@ -1,0 +1,1 @@
+"""What every experiment needs: its registry, records of results, tables, plots, files, clocks and networks."""
