@@ -9,6 +9,7 @@ from typing import Any
 
 from lipaudit.formats.columns import COLUMNS
 from lipaudit.formats.html.rows import kind
+from lipaudit.records.figure import Figure
 from lipaudit.records.report import LayerRecord
 
 _AFTER = {"bound": 0, "estimate": 0, "plain": 1, "unbounded": 2, "unsupported": 3}
@@ -40,16 +41,11 @@ def _size(shape: tuple[int, ...] | None) -> tuple[Any, ...]:
     return () if shape is None else (math.prod(shape), *shape)
 
 
-def _exact(plain: float | None, log10: float | None) -> tuple[float, float]:
+def _exact(figure: Figure | None) -> tuple[float, float]:
     """Plain values among themselves; what no float holds is above or below them all, by its logarithm."""
-    if plain is not None:
-        return (0, plain)
-    return (-2, 0.0) if log10 is None else (math.copysign(1, log10), log10)
-
-
-def _upper(row: LayerRecord) -> tuple[float, ...]:
-    figure = (row.estimate, row.log10_estimate) if row.rigor == "estimate" else (row.upper_bound, row.log10_upper_bound)
-    return (_AFTER[kind(row)], *_exact(*figure))
+    if figure is None:
+        return (-2, 0.0)
+    return (math.copysign(1, figure.log10), figure.log10) if figure.value is None else (0, figure.value)
 
 
 def _optional(value: float | None) -> tuple[float, ...]:
@@ -59,8 +55,8 @@ def _optional(value: float | None) -> tuple[float, ...]:
 _VALUES: dict[str, Callable[[LayerRecord], tuple[Any, ...]]] = {
     "weight": lambda row: _size(row.weight_shape),
     "input": lambda row: _size(row.input_size),
-    "lower": lambda row: _exact(row.lower_bound, row.log10_lower_bound),
-    "upper": _upper,
+    "lower": lambda row: _exact(row.lower),
+    "upper": lambda row: (_AFTER[kind(row)], *_exact(row.figure)),
     "ratio": lambda row: _optional(row.tightness),
     "share": lambda row: _optional(row.share),
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from lipaudit.formats.columns import COLUMNS
 from lipaudit.records.report import LayerRecord
 from lipaudit.text.figures import factor_text
@@ -21,23 +19,12 @@ def kind(row: LayerRecord) -> str:
 
 def log10_figure(row: LayerRecord) -> float | None:
     """The decimal logarithm of a row's figure, minus infinity for 0; None where the row has no figure."""
-    if kind(row) not in ("bound", "estimate"):
-        return None
-    plain, log10 = row.upper_bound, row.log10_upper_bound
-    if kind(row) == "estimate":
-        plain, log10 = row.estimate, row.log10_estimate
-    if log10 is None and plain:
-        return math.log10(plain)
-    return -math.inf if log10 is None else log10
+    return row.log10 if kind(row) in ("bound", "estimate") else None
 
 
 def log10_lower(row: LayerRecord) -> float | None:
     """The decimal logarithm of a row's lower bound, minus infinity for 0; None where there is none."""
-    if row.status != "finite":
-        return None
-    if row.log10_lower_bound is None and row.lower_bound is not None:
-        return math.log10(row.lower_bound) if row.lower_bound > 0 else -math.inf
-    return row.log10_lower_bound
+    return None if row.status != "finite" or row.lower is None else row.lower.log10
 
 
 def words(row: LayerRecord) -> str:
