@@ -27,13 +27,13 @@ _ONE = 1e-9
 
 
 def layer_records(
-    graph: Graph, found: Propagation, names: Mapping[str, str], paths: Mapping[str, str]
+    graph: Graph, propagation: Propagation, names: Mapping[str, str], paths: Mapping[str, str]
 ) -> tuple[LayerRecord, ...]:
     """One record per operation that changes the size of a perturbation or has no finite constant, in topological order.
 
     ``names`` maps module paths to the names that a model file uses, ``paths`` to the modules of the network that was exported.
     """
-    rows = [n for n in graph if n.op != "input" and _has_row(n, found.effects[n.name])]
+    rows = [n for n in graph if n.op != "input" and _has_row(n, propagation.effects[n.name])]
     named = titles(rows, names)
     readable = {name: name for name in graph.inputs} | named
     sources: dict[str, tuple[str, ...]] = {}
@@ -41,12 +41,13 @@ def layer_records(
         before = dict.fromkeys(name for ref in node.refs for name in sources[ref.name])
         sources[node.name] = (readable[node.name],) if node.name in readable else tuple(before)
     inputs = {n.name: tuple(dict.fromkeys(s for ref in n.refs for s in sources[ref.name])) for n in rows}
-    parts = _contributions(rows, found)
+    parts = _contributions(rows, propagation)
     stretching = math.fsum(part for part in parts.values() if part > 0)
     shares = {name: part / stretching for name, part in parts.items()} if stretching > 0 else {}
     return tuple(
         replace(
-            _layer(n, named[n.name], inputs[n.name], found, names, paths, graph.input_sizes), share=shares.get(n.name)
+            _layer(n, named[n.name], inputs[n.name], propagation, names, paths, graph.input_sizes),
+            share=shares.get(n.name),
         )
         for n in rows
     )
@@ -67,12 +68,12 @@ def _layer(
     node: Node,
     title: str,
     inputs: tuple[str, ...],
-    found: Propagation,
+    propagation: Propagation,
     names: Mapping[str, str],
     paths: Mapping[str, str],
     sizes: Mapping[str, tuple[tuple[int, ...], ...]],
 ) -> LayerRecord:
-    effect = found.effects[node.name]
+    effect = propagation.effects[node.name]
     rule = find_rule(node.op)
     figures: dict[str, Any] = {}
     if effect.status is Status.FINITE:
@@ -108,15 +109,15 @@ def _figures(bracket: Bracket, two_sided: bool) -> dict[str, Any]:
     }
 
 
-def _contributions(rows: list[Node], found: Propagation) -> dict[str, float]:
+def _contributions(rows: list[Node], propagation: Propagation) -> dict[str, float]:
     """Elasticity times log constant of every row: what it adds to the network's log bound, negative where it shrinks.
 
     A row of constant 0 in a network that is not constant contributes nothing.
     """
-    if found.network.status is not Status.FINITE or found.network.log_upper == -math.inf:
+    if propagation.network.status is not Status.FINITE or propagation.network.log_upper == -math.inf:
         return {}
-    logs = {n.name: found.effects[n.name].constant.log_upper for n in rows}
-    return {name: 0.0 if log == -math.inf else found.elasticities[name] * log for name, log in logs.items()}
+    logs = {n.name: propagation.effects[n.name].constant.log_upper for n in rows}
+    return {name: 0.0 if log == -math.inf else propagation.elasticities[name] * log for name, log in logs.items()}
 
 
 def network_record(

@@ -34,21 +34,21 @@ def match_layers(before: Sequence[LayerRecord], after: Sequence[LayerRecord]) ->
         partner |= dict(zip(new, old, strict=True))
         kinds |= dict.fromkeys(new, "shape")
         old = []
-    found = [Match(kinds.get(i, "added"), partner.get(i), i) for i in range(len(after))]
+    matches = [Match(kinds.get(i, "added"), partner.get(i), i) for i in range(len(after))]
     for i in old:
-        previous = max((at for at, match in enumerate(found) if _is_before(match, i)), default=-1)
-        found.insert(previous + 1, Match("removed", i, None))
-    return found
+        previous = max((at for at, match in enumerate(matches) if _is_before(match, i)), default=-1)
+        matches.insert(previous + 1, Match("removed", i, None))
+    return matches
 
 
 def _numbered(layers: Sequence[LayerRecord]) -> dict[tuple[str, int], int]:
     """The number of every row by its name; a name that occurs again is told apart by how often it did."""
     seen: Counter[str] = Counter()
-    found = {}
+    numbers = {}
     for i, row in enumerate(layers):
-        found[row.name, seen[row.name]] = i
+        numbers[row.name, seen[row.name]] = i
         seen[row.name] += 1
-    return found
+    return numbers
 
 
 def _same(before: LayerRecord, after: LayerRecord) -> bool:

@@ -22,7 +22,7 @@ def titles(rows: Sequence[Node], names: Mapping[str, str]) -> dict[str, str]:
     repeated = {title for title, count in Counter(plain.values()).items() if count > 1}
     seen: Counter[str] = Counter()
     taken = set(plain.values())
-    found = {}
+    unique = {}
     for node in rows:
         title = plain[node.name]
         seen[title] += 1
@@ -33,8 +33,8 @@ def titles(rows: Sequence[Node], names: Mapping[str, str]) -> dict[str, str]:
                 candidate = f"{title}#{seen[title]}"
             taken.add(candidate)
             title = candidate
-        found[node.name] = title
-    return found
+        unique[node.name] = title
+    return unique
 
 
 def weight_prefix(node: Node) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lipaudit.errors import UsageError
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
+from lipaudit.records.document import check_version
 from lipaudit.version import __version__
 
 
@@ -31,11 +32,7 @@ def check_header(header: Any, settings: dict[str, Any], path: Path | None) -> No
     """Raise :class:`~lipaudit.errors.UsageError` where a parsed first line is none, or belongs to audits with other settings."""
     if not is_header(header):
         raise UsageError(f"{path} is there and no record of a fleet: name another file with -o")
-    version = str(header.get("schema_version"))
-    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-        raise UsageError(
-            f"{path} has the version {version} of the record and this lipaudit writes {SCHEMA_VERSION}: name another file"
-        )
+    check_version(header.get("schema_version"), SCHEMA_VERSION, f"record of a fleet {path}")
     if not isinstance(header["tool"].get("version"), str):
         raise damaged(path, 1, "does not say which lipaudit wrote it (tool.version)", "")
     before = header.get("settings")

@@ -9,6 +9,7 @@ from typing import Any
 from lipaudit.errors import UsageError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.request import ModelRequest
+from lipaudit.records.document import check_version, is_ours
 
 KIND = "fleet"
 SCHEMA_VERSION = "1.0"
@@ -24,8 +25,7 @@ class Record:
 
 def is_header(value: Any) -> bool:
     """Whether a parsed line is the first of a record."""
-    tool = value.get("tool") if isinstance(value, dict) else None
-    return isinstance(tool, dict) and tool.get("name") == "lipaudit" and value.get("kind") == KIND
+    return is_ours(value) and bool(value.get("kind") == KIND)
 
 
 def is_record(content: bytes) -> bool:
@@ -42,12 +42,7 @@ def read_record(content: bytes) -> Record:
     Raises :class:`~lipaudit.errors.UsageError` for another version of the record, and for a line that is no outcome, with its number.
     """
     header, *lines = content.split(b"\n")
-    version = str(json.loads(header).get("schema_version"))
-    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-        raise UsageError(
-            f"the record of a fleet has the version {version}, this lipaudit reads {SCHEMA_VERSION.split('.')[0]}.x; install the "
-            "lipaudit that wrote it or a newer one"
-        )
+    check_version(json.loads(header).get("schema_version"), SCHEMA_VERSION, "record of a fleet")
     found: dict[str, Entry] = {}
     last = lines.pop() if lines else b""  # empty behind a line that was written whole
     for number, line in enumerate(lines, start=2):

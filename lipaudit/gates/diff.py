@@ -12,41 +12,41 @@ from lipaudit.records.report import Record
 from lipaudit.text.numbers import MOST, log10_upper_text
 
 
-def growth_problem(found: ReportDiff, limit: float) -> str:
+def growth_problem(diff: ReportDiff, limit: float) -> str:
     """Why the network's bound is not shown to be at most ``limit`` times what it was; empty where it is.
 
     Fails where there is no finite, proven bound after; passes where there was none before and is one after.
     """
-    problem = _problem(found.before.network, found.after.network, found.network, limit)
+    problem = _problem(diff.before.network, diff.after.network, diff.network, limit)
     return f"the network's {problem}" if problem else ""
 
 
-def growth_remark(found: ReportDiff) -> str:
+def growth_remark(diff: ReportDiff) -> str:
     """What to say of a network that passes because there was nothing to grow from; empty otherwise."""
-    if found.after.network.has_bound and not found.before.network.has_bound:
+    if diff.after.network.has_bound and not diff.before.network.has_bound:
         return "the network had no proven bound before and has one after, so the gate on its growth passes"
     return ""
 
 
-def layer_growth_problem(found: ReportDiff, limit: float) -> str:
+def layer_growth_problem(diff: ReportDiff, limit: float) -> str:
     """Which matched rows have grown by more than ``limit``, the worst first; empty where none has.
 
     Each is judged as the network is. Rows that have no counterpart are not judged, and named by :func:`unjudged`.
     """
-    worst = sorted((change for change in _matched(found) if _layer_problem(change, limit)), key=_size)
+    worst = sorted((change for change in _matched(diff) if _layer_problem(change, limit)), key=_size)
     if not worst:
         return ""
     shown = "; ".join(f"{change.record.name}: {_layer_problem(change, limit)}" for change in worst[:MOST])
     return shown + (f"; and {len(worst) - MOST} more rows" if len(worst) > MOST else "")
 
 
-def unjudged(found: ReportDiff) -> list[LayerChange]:
+def unjudged(diff: ReportDiff) -> list[LayerChange]:
     """Rows that a gate on layers cannot judge: added, or another operation or weight shape under the same name."""
-    return [change for change in found.layers if change.match in ("added", "changed")]
+    return [change for change in diff.layers if change.match in ("added", "changed")]
 
 
-def _matched(found: ReportDiff) -> list[LayerChange]:
-    return [change for change in found.layers if change.match in ("name", "shape")]
+def _matched(diff: ReportDiff) -> list[LayerChange]:
+    return [change for change in diff.layers if change.match in ("name", "shape")]
 
 
 def _layer_problem(change: LayerChange, limit: float) -> str:

@@ -114,8 +114,8 @@ def strict_problem(report: AuditReport) -> str:
     gaps = [f"{layer.name} ({layer.status})" for layer in report.layers if layer.status != "finite"]
     problems = []
     if gaps or report.network.status != "finite":
-        found = f"the network is {report.network.status}{_over(report)}"
-        problems.append(found + (f"; without a bound: {names_text(gaps)}" if gaps else "") + _hint(report))
+        problem = f"the network is {report.network.status}{_over(report)}"
+        problems.append(problem + (f"; without a bound: {names_text(gaps)}" if gaps else "") + _hint(report))
     if has_estimates(report):
         problems.append(_estimates(report))
     return "; ".join(problems)
@@ -125,9 +125,9 @@ def exceeded(report: AuditReport, gates: Gates) -> Iterable[tuple[str, str]]:
     """The gates that are not met, each with one sentence for a terminal: the places, first and counted."""
     problems = gate_problems(report, gates)
     for gate in dict.fromkeys(problem.gate for problem in problems):
-        found = [problem for problem in problems if problem.gate == gate]
-        places = [f"{problem.place}: {problem.text}" for problem in found if problem.row is not None]
-        whole = [problem.text for problem in found if problem.row is None]
+        missed = [problem for problem in problems if problem.gate == gate]
+        places = [f"{problem.place}: {problem.text}" for problem in missed if problem.row is not None]
+        whole = [problem.text for problem in missed if problem.row is None]
         if places:
             rows = f"{count_text(len(places), 'row')} of {len(report.layers)}"
             what = f"above {gates.max_layer!r} or without a bound" if gate == MAX_LAYER else "without a finite bound"
@@ -139,14 +139,14 @@ def exceeded(report: AuditReport, gates: Gates) -> Iterable[tuple[str, str]]:
 
 def _at_layers(report: AuditReport, gate: str, problem: Callable[[LayerRecord], str]) -> list[GateProblem]:
     texts = map(problem, report.layers)
-    found = [
+    problems = [
         GateProblem(gate, layer.name, text, row)
         for row, (layer, text) in enumerate(zip(report.layers, texts, strict=True))
         if text
     ]
     if not _is_explained(report) and (text := network_missing_bound(report)):
-        found.append(GateProblem(gate, NETWORK, text))
-    return found
+        problems.append(GateProblem(gate, NETWORK, text))
+    return problems
 
 
 def _is_explained(report: AuditReport) -> bool:

@@ -6,7 +6,6 @@ names it.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ _FIGURES = (*_BOUNDS, *_ESTIMATES, "log10_lower_bound")
 _UPWARDS = ("upper_bound", "pixel_upper_bound", "estimate", "pixel_estimate")  # rounded up
 # a plain figure and its logarithm, or two ends of a bracket, differ by this at most (in log10, relative): rounding moves them less
 _ROUNDING = 1e-9
-_SMALLEST = 1e-300  # below it a plain figure is rounded outward by more than that
+_SMALLEST, _LOG10_SMALLEST = 1e-300, -300.0  # below it a plain figure is rounded outward by more than that
 
 Entry = dict[str, Any]
 
@@ -150,14 +149,14 @@ def _of_logarithms(part: Part) -> str:
 
 def _agree(plain: float, log10: float, upwards: bool) -> bool:
     """Whether two figures are one, ``plain`` being rounded up or down where floats end."""
-    if plain == 0:  # as a bound it is exact and has no logarithm
-        return not upwards and log10 < math.log10(_SMALLEST)
-    found = math.log10(plain)
-    if _close(found, log10):
+    logarithm = log10_of_plain(plain, None)
+    if plain == 0 or logarithm is None:  # as a bound 0 is exact and has no logarithm
+        return not upwards and log10 < _LOG10_SMALLEST
+    if _close(logarithm, log10):
         return True
     if upwards:
-        return plain < _SMALLEST and log10 < found
-    return (plain < _SMALLEST or plain == sys.float_info.max) and log10 > found
+        return plain < _SMALLEST and log10 < logarithm
+    return (plain < _SMALLEST or plain == sys.float_info.max) and log10 > logarithm
 
 
 def _of_bracket(part: Part) -> str:

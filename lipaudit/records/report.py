@@ -267,11 +267,11 @@ class AuditReport:
         A module that runs several times has rows ``path``, ``path#2`` …, which are found by these names.
         """
         named = [layer for layer in self.layers if layer.name == name]
-        found = named or [layer for layer in self.layers if layer.module == name]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise KeyError(f"{name!r} has {len(found)} rows: {', '.join(layer.name for layer in found)}")
+        rows = named or [layer for layer in self.layers if layer.module == name]
+        if len(rows) == 1:
+            return rows[0]
+        if rows:
+            raise KeyError(f"{name!r} has {len(rows)} rows: {', '.join(layer.name for layer in rows)}")
         close = get_close_matches(name, [layer.name for layer in self.layers], n=3)
         raise KeyError(f"no row {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "; see report.layers"))
 

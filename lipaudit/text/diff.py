@@ -23,6 +23,7 @@ from lipaudit.records.diff import (
     LayerChange,
     ReportDiff,
 )
+from lipaudit.records.figure import Figure
 from lipaudit.records.report import LayerRecord, Record
 from lipaudit.text.diff_figures import LOUD, digits_apart, is_estimated, quotient_text, said, times_text, verdict_text
 from lipaudit.text.domain import place
@@ -44,29 +45,29 @@ _COUNTED = (
 )
 
 
-def warning(found: ReportDiff) -> str:
+def warning(diff: ReportDiff) -> str:
     """The line that goes first where a bound was lost, or a row without one has come; empty otherwise."""
     parts = []
-    if found.network.verdict == LOST:
-        parts.append(f"the network had a proven bound before and has none after ({_status(found.after.network)})")
-    lost = [c.record.name for c in found.layers if c.move is not None and c.move.verdict == LOST]
+    if diff.network.verdict == LOST:
+        parts.append(f"the network had a proven bound before and has none after ({_status(diff.after.network)})")
+    lost = [c.record.name for c in diff.layers if c.move is not None and c.move.verdict == LOST]
     if lost:
         parts.append(f"{count_text(len(lost), 'row')} had a proven bound before and none after: {names_text(lost)}")
-    new = [c.record.name for c in found.layers if c.match == "added" and not c.record.has_bound]
+    new = [c.record.name for c in diff.layers if c.match == "added" and not c.record.has_bound]
     if new:
         parts.append(f"{count_text(len(new), 'row')} without a proven bound {_have(new)} come: {names_text(new)}")
-    start = "BOUND LOST" if lost or found.network.verdict == LOST else "NO BOUND"
+    start = "BOUND LOST" if lost or diff.network.verdict == LOST else "NO BOUND"
     return printable(f"{start}: {'; '.join(parts)}.") if parts else ""
 
 
-def sections(found: ReportDiff) -> tuple[Section, ...]:
+def sections(diff: ReportDiff) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     candidates = (
-        Section.of("Result", _result(found)),
-        Section.of("Rows", _rows(found)),
-        Section.of("Moved most", _moved_most(found)),
-        Section.of("Changed", _changed(found)),
-        Section.of("Compared", _compared(found)),
+        Section.of("Result", _result(diff)),
+        Section.of("Rows", _rows(diff)),
+        Section.of("Moved most", _moved_most(diff)),
+        Section.of("Changed", _changed(diff)),
+        Section.of("Compared", _compared(diff)),
     )
     return tuple(section for section in candidates if section.lines)
 
@@ -76,11 +77,11 @@ def has_moved(change: LayerChange) -> bool:
     return change.move is None or change.match == "changed" or change.move.verdict not in _QUIET
 
 
-def hidden(found: ReportDiff, shown: Sequence[LayerChange]) -> str:
+def hidden(diff: ReportDiff, shown: Sequence[LayerChange]) -> str:
     """How many rows are not among those ``shown``, and why they need not be; empty where all are."""
-    if not found.layers:
+    if not diff.layers:
         return "Neither report has a row."
-    counts = Counter(_stillness(change) for change in found.layers if not any(change is row for row in shown))
+    counts = Counter(_stillness(change) for change in diff.layers if not any(change is row for row in shown))
     left = sum(counts.values())
     parts = [
         f"{count_text(counts[key], 'row')} {words[counts[key] > 1]}" for key, words in _STILL.items() if counts[key]
@@ -101,18 +102,14 @@ def _stillness(change: LayerChange) -> str:
     if verdict != WITHIN or not isinstance(change.before, LayerRecord) or not isinstance(change.after, LayerRecord):
         return verdict
     first, second = change.before, change.after
-    plain = ((first.lower_bound, second.lower_bound), (first.upper_bound, second.upper_bound))
-    logs = ((first.log10_lower_bound, second.log10_lower_bound), (first.log10_upper_bound, second.log10_upper_bound))
-    same = all(_are_close(*pair, relative=ROUNDING) for pair in plain) and all(
-        _are_close(*pair, absolute=ROUNDING) for pair in logs
-    )
+    same = _are_close(first.lower, second.lower) and _are_close(first.figure, second.figure)
     return SAME if same else WITHIN
 
 
-def _are_close(before: float | None, after: float | None, relative: float = 0.0, absolute: float = 0.0) -> bool:
+def _are_close(before: Figure | None, after: Figure | None) -> bool:
     if before is None or after is None:
         return before is after
-    return math.isclose(before, after, rel_tol=relative, abs_tol=absolute)
+    return math.isclose(before.log10, after.log10, rel_tol=0.0, abs_tol=ROUNDING)
 
 
 def _have(names: Sequence[str]) -> str:
@@ -123,9 +120,9 @@ def _status(record: Record) -> str:
     return "an estimate" if is_estimated(record) else record.status
 
 
-def _result(found: ReportDiff) -> Iterable[str]:
-    before, after, moved = found.before.network, found.after.network, found.network
-    where = place(found.before.settings, before.domain)
+def _result(diff: ReportDiff) -> Iterable[str]:
+    before, after, moved = diff.before.network, diff.after.network, diff.network
+    where = place(diff.before.settings, before.domain)
     digits = digits_apart(before, after, moved)
     start = f"{said(before, digits)} before, {said(after, digits)} after, over {where}"
     if moved.verdict in LOUD:
@@ -134,14 +131,14 @@ def _result(found: ReportDiff) -> Iterable[str]:
         yield printable(f"The network has no bound before and after: {before.status} over {where}.")
     else:
         what = "estimate for" if is_estimated(before, after) else "upper bound of"
-        yield printable(f"The {what} the network {_MOVED[moved.verdict]}{_by(found)}: {start}.")
+        yield printable(f"The {what} the network {_MOVED[moved.verdict]}{_by(diff)}: {start}.")
     yield from map(printable, after.reasons if moved.verdict in (LOST, STATUS) else ())
     if moved.verdict == ROSE and after.has_bound:
         yield "A larger upper bound does not prove that the network stretches more: less is guaranteed than before."
     if moved.verdict == FELL and after.has_bound:
         yield "A smaller upper bound does not prove that the network stretches less: more is guaranteed than before."
-    for other in found.other_domains:
-        yield printable(_elsewhere(found, other))
+    for other in diff.other_domains:
+        yield printable(_elsewhere(diff, other))
 
 
 _LOUD_START = {
@@ -152,13 +149,13 @@ _LOUD_START = {
 _MOVED = {ROSE: "rose", FELL: "fell", SAME: "is the same"}
 
 
-def _by(found: ReportDiff) -> str:
-    text = quotient_text(found.network, is_estimated(found.before.network, found.after.network))
-    return "" if found.network.verdict == SAME or not text else f" (factor {text})"
+def _by(diff: ReportDiff) -> str:
+    text = quotient_text(diff.network, is_estimated(diff.before.network, diff.after.network))
+    return "" if diff.network.verdict == SAME or not text else f" (factor {text})"
 
 
-def _elsewhere(found: ReportDiff, other: DomainChange) -> str:
-    where = f"Over {place(found.after.settings, other.domain)}"
+def _elsewhere(diff: ReportDiff, other: DomainChange) -> str:
+    where = f"Over {place(diff.after.settings, other.domain)}"
     if other.before is not None and other.after is not None:
         digits = digits_apart(other.before, other.after, other.move)
         pair = f"{said(other.before, digits)} before, {said(other.after, digits)} after"
@@ -172,8 +169,8 @@ def _elsewhere(found: ReportDiff, other: DomainChange) -> str:
     return f"{where}: {said(known) if known is not None else ''} {which}; the {lacks} report says nothing of it."
 
 
-def _rows(found: ReportDiff) -> Iterable[str]:
-    matched = [change for change in found.layers if change.match in ("name", "shape")]
+def _rows(diff: ReportDiff) -> Iterable[str]:
+    matched = [change for change in diff.layers if change.match in ("name", "shape")]
     counts = Counter(change.move.verdict for change in matched if change.move is not None)
     parts = [f"{counts[key]} {one if counts[key] == 1 else many}" for key, one, many in _COUNTED if counts[key]]
     if matched:
@@ -189,17 +186,17 @@ def _rows(found: ReportDiff) -> Iterable[str]:
         ("added", "only after"),
         ("removed", "only before"),
     ):
-        names = [change.record.name for change in found.layers if change.match == kind]
+        names = [change.record.name for change in diff.layers if change.match == kind]
         if names:
             yield printable(f"{count_text(len(names), 'row')} {what}: {names_text(names)}.")
 
 
-def _moved_most(found: ReportDiff) -> Iterable[str]:
+def _moved_most(diff: ReportDiff) -> Iterable[str]:
     """The rows that account for most of the network's move, whatever is proven of them, and the others as one factor.
 
     Ordered by the size of their contribution, or else of their own factor.
     """
-    moved = [change for change in found.layers if _weight(change) and (has_moved(change) or _is_visible(change))]
+    moved = [change for change in diff.layers if _weight(change) and (has_moved(change) or _is_visible(change))]
     first = sorted(moved, key=lambda change: -_weight(change))[:MOST]
     for change in first:
         factor = quotient_text(change.move, is_estimated(change.before, change.after))
@@ -211,15 +208,15 @@ def _moved_most(found: ReportDiff) -> Iterable[str]:
         if change.contribution is not None:
             line += f"; the network's figure times {times_text(change.contribution)}"
         yield printable(line)
-    known = [change for change in found.layers if change.contribution is not None]
+    known = [change for change in diff.layers if change.contribution is not None]
     rest = [change for change in known if not any(change is row for row in first)]
-    if not first or not known or found.network.log10_factor is None:
+    if not first or not known or diff.network.log10_factor is None:
         return
     if rest:
         yield f"The other {count_text(len(rest), 'row')}: the network's figure times {times_text(_together(rest))}"
     yield (
         f"What a row does to the network is known to first order: all rows together make {times_text(_together(known))}, and the "
-        f"network's figure has the factor {quotient_text(found.network)}."
+        f"network's figure has the factor {quotient_text(diff.network)}."
     )
 
 
@@ -238,30 +235,30 @@ def _weight(change: LayerChange) -> float:
     return abs(change.move.log10_factor or 0.0) if change.move is not None else 0.0
 
 
-def _changed(found: ReportDiff) -> Iterable[str]:
+def _changed(diff: ReportDiff) -> Iterable[str]:
     renamed = [
-        f"{c.before.name} is {c.record.name}" for c in found.layers if c.match == "shape" and c.before is not None
+        f"{c.before.name} is {c.record.name}" for c in diff.layers if c.match == "shape" and c.before is not None
     ]
     if renamed:
         yield printable(
             f"{count_text(len(renamed), 'row')} matched in order, because all operations, weight shapes and geometries without a "
             f"counterpart of their name are equal: {names_text(renamed)}."
         )
-    for change in found.layers:
+    for change in diff.layers:
         if change.before is None or change.after is None:
             continue
         geometry = _geometry(change.before), _geometry(change.after)
         if geometry[0] != geometry[1]:
             yield printable(f"{change.record.name}: {geometry[0]} before, {geometry[1]} after.")
-    yield from _weaker(found)
+    yield from _weaker(diff)
 
 
-def _weaker(found: ReportDiff) -> Iterable[str]:
+def _weaker(diff: ReportDiff) -> Iterable[str]:
     """Rows whose bounds rest on another theorem than before."""
     places: dict[tuple[str, str], list[str]] = {}
     sides: Sequence[tuple[str, Record, Record]] = [
-        ("the network", found.before.network, found.after.network),
-        *((c.record.name, c.before, c.after) for c in found.layers if c.before is not None and c.after is not None),
+        ("the network", diff.before.network, diff.after.network),
+        *((c.record.name, c.before, c.after) for c in diff.layers if c.before is not None and c.after is not None),
     ]
     for name, before, after in sides:
         if before.rigor and after.rigor and before.rigor != after.rigor:
@@ -275,10 +272,10 @@ def _geometry(row: LayerRecord) -> str:
     return " ".join(filter(None, (row.op, shape, row.details)))
 
 
-def _compared(found: ReportDiff) -> Iterable[str]:
-    tolerances = dict.fromkeys(f"{side.settings.tolerance:g}" for side in (found.before, found.after))
-    if any(change.move is not None and change.move.verdict in (GREW, SHRANK, WITHIN) for change in found.layers):
+def _compared(diff: ReportDiff) -> Iterable[str]:
+    tolerances = dict.fromkeys(f"{side.settings.tolerance:g}" for side in (diff.before, diff.after))
+    if any(change.move is not None and change.move.verdict in (GREW, SHRANK, WITHIN) for change in diff.layers):
         yield f"Tolerance {' and '.join(tolerances)}: how closely the norms are found; a smaller --tol tells smaller moves apart."
-    if is_estimated(found.before.network, found.after.network, *(c.record for c in found.layers)):
+    if is_estimated(diff.before.network, diff.after.network, *(c.record for c in diff.layers)):
         yield "An estimate (marked ~) proves nothing, and neither does a move of it."
-    yield from found.notes
+    yield from diff.notes

@@ -18,6 +18,7 @@ from lipaudit.records.diff import (
     LayerChange,
     Move,
 )
+from lipaudit.records.figure import Figure, log10_of, value_of
 from lipaudit.records.report import LayerRecord, Record
 from lipaudit.text.numbers import (
     DIGITS,
@@ -84,8 +85,8 @@ def digits_apart(before: Record | None, after: Record | None, move: Move | None)
     high, low = (after, before) if move.verdict in (GREW, ROSE) else (before, after)
     proven = move.verdict in (GREW, SHRANK)
     for digits in range(DIGITS, _MOST_DIGITS):
-        least = lower_text_of(high, digits) if proven else lower_bound_text(*_figure(high), digits)
-        if _size(least) > _size(upper_bound_text(*_figure(low), digits)):
+        least = high.lower if proven and isinstance(high, LayerRecord) else high.figure
+        if _size(_lower_text(least, digits)) > _size(upper_bound_text(*_numbers(low.figure), digits)):
             return digits
     return _MOST_DIGITS
 
@@ -93,14 +94,12 @@ def digits_apart(before: Record | None, after: Record | None, move: Move | None)
 def upper_text_of(record: Record, digits: int = DIGITS) -> str:
     """A finite record's figure: an upper bound rounded up, or an estimate with its mark."""
     text = estimate_text if record.rigor == "estimate" else upper_bound_text
-    return text(*_figure(record), digits)
+    return text(*_numbers(record.figure), digits)
 
 
-def lower_text_of(record: Record, digits: int = DIGITS) -> str:
-    """The lower end of a row's bracket, rounded down; empty where there is none."""
-    if not isinstance(record, LayerRecord):
-        return ""
-    return lower_bound_text(record.lower_bound, record.log10_lower_bound, digits)
+def _lower_text(figure: Figure | None, digits: int) -> str:
+    """A figure rounded down; empty where there is none."""
+    return lower_bound_text(*_numbers(figure), digits)
 
 
 def figure_text(row: LayerRecord | None, digits: int = DIGITS, upper_only: bool = False) -> str:
@@ -110,7 +109,7 @@ def figure_text(row: LayerRecord | None, digits: int = DIGITS, upper_only: bool 
     upper = upper_text_of(row, digits)
     if upper_only or not row.has_bracket:
         return upper
-    lower = lower_text_of(row, digits)
+    lower = _lower_text(row.lower, digits)
     return upper if lower == upper else f"{lower}..{upper}"
 
 
@@ -119,7 +118,7 @@ def said(record: Record, digits: int = DIGITS) -> str:
     if record.status != "finite":
         return record.status
     estimated = record.rigor == "estimate"
-    value, log10 = _figure(record)
+    value, log10 = _numbers(record.figure)
     text = f"about {upper_text_of(record, digits)[1:]}" if estimated else f"at most {upper_text_of(record, digits)}"
     if value is not None and log10 is not None:
         shown = log10_estimate_text(log10, digits) if estimated else log10_upper_text(log10, digits)
@@ -127,11 +126,9 @@ def said(record: Record, digits: int = DIGITS) -> str:
     return text + (" (estimate)" if estimated else "")
 
 
-def _figure(record: Record) -> tuple[float | None, float | None]:
-    """A bound or an estimate, in plain units and as a logarithm."""
-    if record.rigor == "estimate":
-        return record.estimate, record.log10_estimate
-    return record.upper_bound, record.log10_upper_bound
+def _numbers(figure: Figure | None) -> tuple[float | None, float | None]:
+    """A figure in plain units and as a logarithm."""
+    return value_of(figure), log10_of(figure)
 
 
 def _size(text: str) -> Decimal:

@@ -166,7 +166,7 @@ def test_what_holds_no_reports_is_named(verb: str, folder: Path, capsys: Capture
             [Row("a")], {}, "json"
         ).encode(): "this JSON is the summary of a fleet, which has no reports: use the record",
         header + b"\n": "the record holds no outcome yet",
-        newer + b"\n": "the record of a fleet has the version 2.0, this lipaudit reads 1.x",
+        newer + b"\n": "the record of a fleet has schema version 2.0, this lipaudit reads 1.x",
         capsys.readouterr().out.encode(): "this JSON is the schema of reports",
         b'{"kind": "comparison", "schema_version": "1.0", "tool": {"name": "lipaudit"}}': "this JSON is a comparison of methods",
     }

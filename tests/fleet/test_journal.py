@@ -285,7 +285,7 @@ def test_a_record_of_a_later_format_is_refused(path: Path) -> None:
     with opened(path, SETTINGS):
         pass
     path.write_text(path.read_text().replace('"schema_version": "1.0"', '"schema_version": "2.0"'))
-    with pytest.raises(UsageError, match=r"has the version 2\.0 of the record and this lipaudit writes 1\.0"):
+    with pytest.raises(UsageError, match=r"the record of a fleet .* has schema version 2\.0, this lipaudit reads 1\.x"):
         opened(path, SETTINGS).__enter__()
 
 

@@ -139,6 +139,34 @@ def test_a_network_of_outputs_without_figures_is_judged_as_one() -> None:
     assert AuditReport.from_json(report.to_json()) == report
 
 
+def with_bounds(place: str, *bounds: dict[str, Any]) -> dict[str, Any]:
+    """A report that lists bounds of its network, over the domain in force or over another one."""
+    document = copy.deepcopy(fakes.around_a_cat().to_dict())
+    network = document["network"]
+    owner = network if place == "network" else network["other_domains"][0]
+    known = {key: owner[key] for key in ("status", "rigor", "upper_bound", "log10_upper_bound")}
+    owner["bounds"] = [{"name": "product", **known, **bound} for bound in bounds]
+    return document
+
+
+SMALLER = {"upper_bound": 2.0, "log10_upper_bound": math.log10(2)}
+NOTHING = {"status": "not applicable", "rigor": None, "upper_bound": None, "log10_upper_bound": None}
+GUESS = {"rigor": "estimate", "upper_bound": None, "log10_upper_bound": None, "estimate": 2.0}
+
+
+@pytest.mark.parametrize("place", ["network", "network.other_domains[0]"])
+def test_the_figure_of_a_network_is_the_least_of_its_bounds(place: str) -> None:
+    for right in ([{}], [NOTHING, {}], [GUESS, {}], []):
+        document = with_bounds(place, *right)
+        assert contradiction(document) == ""
+        assert VALIDATOR.is_valid(document)
+    for wrong in ([SMALLER], [{}, SMALLER], [NOTHING], [GUESS]):
+        assert contradiction(with_bounds(place, *wrong)).startswith(f"{place} has another upper bound than the least")
+    assert contradiction(with_bounds(place, {"status": "unknown"})) == f"{place}.bounds[0].status is 'unknown'"
+    assert "is not applicable but has a upper_bound" in contradiction(with_bounds(place, {"status": "not applicable"}))
+    assert not VALIDATOR.is_valid(with_bounds(place, {"status": "not applicable"}))
+
+
 def test_a_diff_of_records_that_contradict_themselves_is_not_read() -> None:
     document = json.loads(diff_reports(fakes.report(), fakes.report()).to_json())
     document["layers"][0]["after"]["upper_bound"] = 1.0
