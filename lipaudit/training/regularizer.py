@@ -116,7 +116,7 @@ class LipschitzRegularizer:
         self.oversampling = oversampling
         self.calls = 0
         self._turns = {term: turn for turn, term in enumerate(self.targets)}
-        self._found: dict[str, torch.Tensor] = {}
+        self._values: dict[str, torch.Tensor] = {}
         self._slopes: dict[str, torch.Tensor] = {}
 
     def __call__(self, step: int | None = None) -> torch.Tensor:
@@ -139,20 +139,24 @@ class LipschitzRegularizer:
     def _bound(self, term: str, weight: torch.Tensor, geometry: Geometry | None, products: int) -> torch.Tensor:
         """The bound of a layer, or its model where it is not the layer's turn."""
         if self.every == 1:
-            bound = spectral_norm_bound(weight, geometry, products, oversampling=self.oversampling)
-            self._found[term] = bound.detach()
+            bound = self.layer_bound(weight, geometry, products)
+            self._values[term] = bound.detach()
             return bound
         slope = self._slopes.get(term)
         if slope is None or slope.shape != weight.shape or (self.calls + self._turns[term]) % self.every == 0:
             with torch.inference_mode(False), torch.enable_grad():
                 leaf = weight.detach().clone().requires_grad_()
-                bound = spectral_norm_bound(leaf, geometry, products, oversampling=self.oversampling)
+                bound = self.layer_bound(leaf, geometry, products)
                 (slope,) = torch.autograd.grad(bound, leaf)
-            self._slopes[term], self._found[term] = slope, bound.detach()
-        wide = self._found[term].dtype
+            self._slopes[term], self._values[term] = slope, bound.detach()
+        wide = self._values[term].dtype
         return (slope.to(weight.device, wide) * weight.to(wide)).sum()
+
+    def layer_bound(self, weight: torch.Tensor, geometry: Geometry | None, products: int) -> torch.Tensor:
+        """The bound of one operator, differentiable in its weight; a subclass may take another one."""
+        return spectral_norm_bound(weight, geometry, products, oversampling=self.oversampling)
 
     @property
     def values(self) -> dict[str, float]:
         """The bound of every layer when it was last computed: in the last call unless ``every`` is above 1."""
-        return {term: float(value) for term, value in self._found.items()}
+        return {term: float(value) for term, value in self._values.items()}

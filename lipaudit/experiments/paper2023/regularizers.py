@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -22,7 +21,9 @@ from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.published.araujo2021 import grid_bound
 from lipaudit.spectral.published.operator_power import operator_and_adjoint, random_input, rising_norms
 from lipaudit.spectral.published.reshaped import all_reshapings
-from lipaudit.training.layers import InputShape, Targets, choose, find_layers
+from lipaudit.training.geometry import Geometry
+from lipaudit.training.layers import InputShape, Targets
+from lipaudit.training.regularizer import LipschitzRegularizer
 
 # A bound of a convolution, after so many iterations or with so many samples.
 Bound = Callable[[Convolution, int, torch.Generator], torch.Tensor]
@@ -57,30 +58,35 @@ def _length(vector: torch.Tensor) -> torch.Tensor:
     return length
 
 
-@dataclass
-class PublishedRegularizer:
-    """mu sum_j b_j 1[b_j > L_j] with a published bound b; called as :class:`~lipaudit.training.regularizer.LipschitzRegularizer` is."""
+class PublishedRegularizer(LipschitzRegularizer):
+    """mu sum_j b_j 1[b_j > L_j] with a published bound b of the stored convolutions, without their batch norms, as in [P].
 
-    model: nn.Module
-    input_shape: InputShape
-    target: Targets
-    weight: float
-    bound: Bound
-    iterations: int
-    seed: int = 0
+    Args:
+        model, input_shape, target, weight: as for :class:`~lipaudit.training.regularizer.LipschitzRegularizer`.
+        bound: b, differentiable in the kernel.
+        iterations: iterations or samples of the bound.
+        seed: of its random starts.
+    """
 
-    def __post_init__(self) -> None:
-        self._chosen = choose(find_layers(self.model, self.input_shape), self.target)
-        self._generator = torch.Generator().manual_seed(self.seed)
+    def __init__(
+        self,
+        model: nn.Module,
+        input_shape: InputShape,
+        target: Targets,
+        weight: float,
+        bound: Bound,
+        iterations: int,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model, input_shape, target, weight, iterations, batch_norms="separate")
+        dense = [layer.name for layer in self.layers if None in layer.geometries]
+        if dense:
+            raise TypeError(f"{dense[0]} is no convolution; give it the target None")
+        self.bound = bound
+        self._generator = torch.Generator().manual_seed(seed)
 
-    def __call__(self) -> torch.Tensor:
-        """The term of the loss."""
-        penalties = []
-        for layer, target in self._chosen:
-            weight = layer.weight(self.model)
-            for geometry in layer.geometries:
-                if geometry is None:
-                    raise TypeError(f"{layer.name} is no convolution; give it the target None")
-                bound = self.bound(geometry.convolution(weight), self.iterations, self._generator)
-                penalties.append(bound * (bound.detach() > target))
-        return self.weight * torch.stack(penalties).sum()
+    def layer_bound(self, weight: torch.Tensor, geometry: Geometry | None, products: int) -> torch.Tensor:
+        """The published bound."""
+        if geometry is None:
+            raise TypeError("the published bounds are those of convolutions")
+        return self.bound(geometry.convolution(weight), products, self._generator)

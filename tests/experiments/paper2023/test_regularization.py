@@ -115,7 +115,7 @@ def test_a_published_term_is_summed_over_the_convolutions_above_their_target() -
 
 def test_a_published_term_is_for_convolutions() -> None:
     with pytest.raises(TypeError, match="head is no convolution"):
-        PublishedRegularizer(digits_network(), (1, 16, 16), 1.0, 1.0, araujo, 10)()
+        PublishedRegularizer(digits_network(), (1, 16, 16), 1.0, 1.0, araujo, 10)
 
 
 def test_the_networks_have_the_layers_of_their_papers() -> None:
