@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from lipaudit.graph.functions.expression import NotElementaryError, Tape, Term
+from lipaudit.graph.functions.expression import Tape
+from lipaudit.graph.functions.terms import NotElementaryError, Term
 from lipaudit.spectral.interval import Interval
 
 Polynomial = Mapping[Fraction, Fraction]  # exponents of t to coefficients

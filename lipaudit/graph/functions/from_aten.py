@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from lipaudit.graph.functions.expression import HALF, ONE, NotElementaryError, Tape
+from lipaudit.graph.functions.expression import Tape
+from lipaudit.graph.functions.terms import HALF, ONE, NotElementaryError
 from lipaudit.graph.node import Argument, Node
 from lipaudit.graph.ops import CASTS
 from lipaudit.spectral.interval import PI, Interval

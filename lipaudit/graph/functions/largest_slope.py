@@ -21,9 +21,12 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.functions.asymptotics import Window, grows
-from lipaudit.graph.functions.expression import NotElementaryError, Tape
+from lipaudit.graph.functions.differentiation import derivative, slope_by_parts
+from lipaudit.graph.functions.expression import Tape
 from lipaudit.graph.functions.piecewise import Piece, Step, pieces, steps
 from lipaudit.graph.functions.ranges import cells, defined, line, ranges
+from lipaudit.graph.functions.substitution import value_at
+from lipaudit.graph.functions.terms import NotElementaryError
 from lipaudit.spectral import interval_arrays as arrays
 from lipaudit.spectral.interval import Interval
 
@@ -88,20 +91,20 @@ def steepest(
                 break
     except NotElementaryError:
         return UNDECIDED
-    parts_bound = tape.by_parts(root)
+    parts_bound = slope_by_parts(tape, root)
     if parts_bound is not None:
         best = replace(best, upper=min(best.upper, Interval.of(parts_bound).high))
     return best
 
 
 def _of_piece(tape: Tape, piece: Piece, known: float) -> Slopes:
-    slope = tape.derivative(piece.root)
+    slope = derivative(tape, piece.root)
     value = tape.exact(slope)
     low, high = piece.floats()
     if value is not None and tape.affine(piece.root) is not None:
         ends = Interval.of(abs(value))
         return Slopes(ends.low, ends.high)
-    search = _Search(tape, piece, slope, tape.derivative(slope), _exact_slopes(tape, piece, slope))
+    search = _Search(tape, piece, slope, derivative(tape, slope), _exact_slopes(tape, piece, slope))
     left, right = (
         (min(high - 1, -_STARTS[0]) if math.isinf(low) else low),
         (max(low + 1, _STARTS[0]) if math.isinf(high) else high),
@@ -118,7 +121,7 @@ def _exact_slopes(tape: Tape, piece: Piece, slope: int) -> dict[float, Interval]
     found = {}
     for at in {Fraction(0), *(end for end in (piece.low, piece.high) if end is not None)}:
         try:
-            value = tape.exact(tape.at(slope, at))
+            value = tape.exact(value_at(tape, slope, at))
         except NotElementaryError:
             continue
         if value is not None and Fraction(float(at)) == at:

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from lipaudit.graph.functions.expression import NotElementaryError, Tape, Term
+from lipaudit.graph.functions.differentiation import derivative
+from lipaudit.graph.functions.expression import Tape
 from lipaudit.graph.functions.ranges import defined_over, range_over
+from lipaudit.graph.functions.substitution import replace_terms, value_at
+from lipaudit.graph.functions.terms import NotElementaryError, Term
 from lipaudit.spectral.interval import Interval
 
 _MAX_JOINTS = 64
@@ -92,7 +95,7 @@ def _resolved(tape: Tape, root: int, low: Fraction | None, high: Fraction | None
                 return term.reads[1 if sign >= 0 else 2]
         return tape.constant(term.numbers[0] if sign == 0 else Fraction(sign > 0))
 
-    return tape.replaced(root, change)
+    return replace_terms(tape, root, change)
 
 
 def _sign(tape: Tape, number: int, low: Fraction | None, high: Fraction | None) -> int | None:
@@ -113,7 +116,11 @@ def _sign(tape: Tape, number: int, low: Fraction | None, high: Fraction | None) 
 def _curved_sign(tape: Tape, number: int, low: Fraction | None, high: Fraction | None) -> int | None:
     """The sign of a term that is not affine: from its range, or of a monotone one from its value at an end."""
     try:
-        if (low is None or low < 0) and (high is None or high > 0) and tape.exact(tape.at(number, Fraction(0))) == 0:
+        if (
+            (low is None or low < 0)
+            and (high is None or high > 0)
+            and tape.exact(value_at(tape, number, Fraction(0))) == 0
+        ):
             raise _SplitError(Fraction(0))
         interval = Piece(low, high, number).floats()
         if not defined_over(tape, number, *interval):
@@ -121,12 +128,12 @@ def _curved_sign(tape: Tape, number: int, low: Fraction | None, high: Fraction |
         found = range_over(tape, number, *interval)
         if found.low > 0 or found.high < 0:
             return 1 if found.low > 0 else -1
-        slope = range_over(tape, tape.derivative(number), *interval)
+        slope = range_over(tape, derivative(tape, number), *interval)
         for end, outward in ((low, -1), (high, 1)):
             rises = slope.low > 0 if outward < 0 else slope.high < 0  # going inward from this end
             falls = slope.high < 0 if outward < 0 else slope.low > 0
             if end is not None and (rises or falls):
-                sign = tape.sign(tape.at(number, end))
+                sign = tape.sign(value_at(tape, number, end))
                 if rises and sign >= 0:
                     return 1
                 if falls and sign <= 0:
@@ -146,7 +153,7 @@ def steps(tape: Tape, root: int, parts: list[Piece], hidden: Fraction) -> list[S
     for left, right in pairwise(parts):
         at = left.high
         assert at is not None
-        values = [tape.at(term, at) for term in (left.root, root, right.root)]
+        values = [value_at(tape, term, at) for term in (left.root, root, right.root)]
         gaps = [
             tape.subtract(a, b) for a, b in ((values[0], values[1]), (values[2], values[1]), (values[0], values[2]))
         ]
@@ -167,5 +174,5 @@ def _scale(tape: Tape, roots: Iterable[int], at: Fraction) -> Fraction:
         shift, parts = tape.parts(root)
         sizes.append(abs(shift))
         for part, c in parts.items():
-            sizes += [abs(c * n) for n in tape.terms[tape.at(part, at)].numbers]
+            sizes += [abs(c * n) for n in tape.terms[value_at(tape, part, at)].numbers]
     return max(sizes)

@@ -24,10 +24,11 @@ from functools import cached_property, lru_cache
 import torch
 
 from lipaudit.graph.evaluate import evaluate_together
-from lipaudit.graph.functions.expression import NotElementaryError, Tape, Term
+from lipaudit.graph.functions.expression import Tape
 from lipaudit.graph.functions.from_aten import OPERATIONS, STEEP, Translator
 from lipaudit.graph.functions.largest_slope import FLOAT32_HALF_ULP, FLOAT64_HALF_ULP, Slopes, steepest
 from lipaudit.graph.functions.ranges import defined_over, range_over
+from lipaudit.graph.functions.terms import NotElementaryError, Term
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.spectral.interval import Interval

@@ -21,10 +21,12 @@ from fractions import Fraction
 import torch
 
 from lipaudit.graph.evaluate import evaluate_together
-from lipaudit.graph.functions.expression import HALF, NotElementaryError, Tape, Term
+from lipaudit.graph.functions.expression import Tape
 from lipaudit.graph.functions.from_aten import OPERATIONS, STEEP, Translator
 from lipaudit.graph.functions.largest_slope import Slopes, steepest
 from lipaudit.graph.functions.normal_form import number
+from lipaudit.graph.functions.substitution import replace_terms, value_at
+from lipaudit.graph.functions.terms import HALF, NotElementaryError, Term
 from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.graph.ops import VIEWS
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
@@ -150,7 +152,7 @@ class _Reader:
     def vanishes(self, term: int) -> bool:
         """Whether a function is exactly 0 at 0."""
         try:
-            return self.tape.exact(self.tape.at(term, Fraction(0))) == 0
+            return self.tape.exact(value_at(self.tape, term, Fraction(0))) == 0
         except NotElementaryError:
             return False
 
@@ -276,7 +278,7 @@ class _Reader:
         def change(_: int, other: Term) -> int | None:
             return self.size if other.kind == "absolute" and other.reads == (self.size,) else None
 
-        return self.tape.replaced(term, change)
+        return replace_terms(self.tape, term, change)
 
 
 _ON_THE_WAY = OPERATIONS | VIEWS | {NORMALIZATION} | {

@@ -11,9 +11,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from lipaudit.graph.functions.expression import HALF, ONE, NotElementaryError, Tape
+from lipaudit.graph.functions.expression import Tape
 from lipaudit.graph.functions.largest_slope import FLOAT32_HALF_ULP, Slopes, steepest
 from lipaudit.graph.functions.ranges import range_over
+from lipaudit.graph.functions.terms import HALF, ONE, NotElementaryError
 from lipaudit.rules.ops import (
     activation_slopes,
 )
