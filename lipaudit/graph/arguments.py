@@ -39,14 +39,14 @@ def overload(name: str) -> torch._ops.OpOverload:
     return getattr(getattr(getattr(torch.ops, namespace), packet), variant)  # type: ignore[no-any-return]
 
 
-def precision(found: torch.dtype, dtype: torch.dtype | None) -> torch.dtype:
+def precision(own: torch.dtype, dtype: torch.dtype | None) -> torch.dtype:
     """``dtype`` for a floating dtype, its complex counterpart for a complex one, any other unchanged.
 
     >>> precision(torch.complex64, torch.float64), precision(torch.int32, torch.float64)
     (torch.complex128, torch.int32)
     """
     if dtype is None:
-        return found
-    if found.is_complex:
+        return own
+    if own.is_complex:
         return dtype.to_complex()
-    return dtype if found.is_floating_point else found
+    return dtype if own.is_floating_point else own

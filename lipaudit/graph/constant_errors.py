@@ -89,11 +89,11 @@ def relative_error(op: str, bound: Mapping[str, Any], values: Mapping[str, Any],
         return math.inf
     if before > LARGEST:
         return math.inf
-    found = _error(op, bound, values, result, before)
+    error = _error(op, bound, values, result, before)
     # terms of second order, and the rounding of these bounds themselves
-    found *= 1 + 2.0**-10
+    error *= 1 + 2.0**-10
     small = (result != 0) & (result.abs() < _SMALLEST)
-    return math.inf if not found <= LARGEST or bool(small.any()) else found
+    return math.inf if not error <= LARGEST or bool(small.any()) else error
 
 
 def _error(op: str, bound: Mapping[str, Any], values: Mapping[str, Any], result: torch.Tensor, before: float) -> float:

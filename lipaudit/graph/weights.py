@@ -167,9 +167,9 @@ def _einsum_blocks(node: Node, value: torch.Tensor) -> torch.Tensor:
 
 
 def _of_recurrent(node: Node) -> tuple[Weight, ...]:
-    found = []
+    of_node = []
     for direction in directions(node) or ():
-        found += [Weight(node, Kind.RECURRENT, (matrix,)) for matrix in (direction.input, direction.recurrent)]
+        of_node += [Weight(node, Kind.RECURRENT, (matrix,)) for matrix in (direction.input, direction.recurrent)]
         if direction.projection is not None:
-            found.append(Weight(node, Kind.PROJECTION, (direction.projection,)))
-    return tuple(found)
+            of_node.append(Weight(node, Kind.PROJECTION, (direction.projection,)))
+    return tuple(of_node)

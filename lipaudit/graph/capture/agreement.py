@@ -55,24 +55,24 @@ def disagreement(
     for sample in _samples(inputs, freeze):
         try:
             try:
-                found = _call(module, sample)
+                returned = _call(module, sample)
             except RuntimeError:  # with gradients some operations in place are refused
                 sample = replace(sample, gradients=False)
-                found = _call(module, sample)
+                returned = _call(module, sample)
         except Exception as error:
             if not _runs(graph, sample):
                 continue  # not a function of such inputs (a singular matrix)
             reason = (str(error).strip().splitlines() or ["no message"])[0]
             return f"the module itself does not run on {sample.name}: {type(error).__name__}: {reason}"
         known = dict(zip(graph.output_names, graph.outputs, strict=True))
-        if missing := sorted(set(known) - set(found)):
+        if missing := sorted(set(known) - set(returned)):
             return f"the module called on {sample.name} returns no tensor at {', '.join(missing)}, which its export returns"
-        difference = _difference(graph, sample, {known[name]: found[name] for name in known})
+        difference = _difference(graph, sample, {known[name]: returned[name] for name in known})
         if difference is not None:
             return _sentence(module, sample, difference)
-        for name in set(found) - set(known):
-            before = constants.setdefault(name, found[name])
-            gap = _gap(before, found[name])
+        for name in set(returned) - set(known):
+            before = constants.setdefault(name, returned[name])
+            gap = _gap(before, returned[name])
             if gap > FACTOR * _unit(before) * _size(before):
                 return _sentence(module, sample, f"output {name} changes by {gap:.3g}, which is constant in its export")
     return None
@@ -116,15 +116,17 @@ def _call(module: nn.Module, sample: _Sample, again: bool = False) -> dict[str, 
         }
 
 
-def _difference(graph: Graph, sample: _Sample, found: Mapping[str, torch.Tensor]) -> str | None:
+def _difference(graph: Graph, sample: _Sample, returned: Mapping[str, torch.Tensor]) -> str | None:
     with torch.no_grad():
         ours = _evaluated(graph, sample)
-        if all(ours[name].shape == found[name].shape and torch.equal(ours[name], found[name]) for name in found):
+        if all(
+            ours[name].shape == returned[name].shape and torch.equal(ours[name], returned[name]) for name in returned
+        ):
             return None
         exact = _evaluated(graph, sample, torch.float64)
         moved = [_evaluated(graph, sample, torch.float64, change) for change in _perturbations(sample)]
     for name, where in zip(graph.outputs, graph.output_names, strict=True):
-        value = found[name]
+        value = returned[name]
         if value.shape != ours[name].shape:
             return f"output {where} has the shape {tuple(value.shape)}, and {tuple(ours[name].shape)} in its export"
         if not value.is_floating_point() and not value.is_complex():

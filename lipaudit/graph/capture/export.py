@@ -43,19 +43,19 @@ def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int |
         CaptureError: if export fails, with the module's own message (an input size that it rejects, data-dependent
             control flow), or if the module computes something else than the graph.
     """
-    found = None
+    first_difference = None
     for as_called in (False, True):
         try:
             as_run, graph = _exported(module, inputs, as_called, freeze)
         except CaptureError:
-            if found is None:
+            if first_difference is None:
                 raise
             break
         difference = disagreement(module, inputs, as_run, freeze)
         if difference is None:
             return graph
-        found = found or difference
-    raise CaptureError(found)
+        first_difference = first_difference or difference
+    raise CaptureError(first_difference)
 
 
 def _exported(

@@ -81,8 +81,8 @@ def _counterpart(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     if not name.endswith("_") or written != [schema.arguments[0].name]:
         return None
     packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
-    found = getattr(packet, target._overloadname, None)
-    if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable:
+    counterpart = getattr(packet, target._overloadname, None)
+    if not isinstance(counterpart, torch._ops.OpOverload) or counterpart._schema.is_mutable:
         return None
-    same = [a.name for a in found._schema.arguments] == [a.name for a in schema.arguments]
-    return found if same else None
+    same = [a.name for a in counterpart._schema.arguments] == [a.name for a in schema.arguments]
+    return counterpart if same else None

@@ -107,8 +107,8 @@ class KnownMasks(TorchFunctionMode):
 
     def _values(self, tensor: torch.Tensor) -> torch.Tensor:
         with _plain():
-            found: torch.Tensor = self._known[id(tensor)][1]()
-        return found
+            values: torch.Tensor = self._known[id(tensor)][1]()
+        return values
 
     def _leaf(self, i: int, func: Any, args: Any, kwargs: Any) -> Any:
         return pytree.tree_leaves(self._evaluate(func, args, kwargs))[i]
@@ -123,17 +123,17 @@ class KnownMasks(TorchFunctionMode):
     def _places(self, index: Any) -> Any:
         """An index with every known mask replaced by the places where it holds, and every known number by itself."""
         entries = index if isinstance(index, tuple) else (index,)
-        found: list[Any] = []
+        replaced: list[Any] = []
         for entry in entries:
             if not isinstance(entry, torch.Tensor) or id(entry) not in self._known:
-                found.append(entry)
+                replaced.append(entry)
             elif entry.dtype in (torch.bool, torch.uint8):
                 with _plain():
                     places = self._values(entry).nonzero(as_tuple=True)
-                found += self._constants(places)  # one tensor per axis of the mask
+                replaced += self._constants(places)  # one tensor per axis of the mask
             else:
-                found.append(int(self._values(entry)) if entry.dim() == 0 else entry)
-        return tuple(found) if isinstance(index, tuple) or len(found) != 1 else found[0]
+                replaced.append(int(self._values(entry)) if entry.dim() == 0 else entry)
+        return tuple(replaced) if isinstance(index, tuple) or len(replaced) != 1 else replaced[0]
 
     def _constants(self, value: Any) -> Any:
         """Values as constants of the trace in progress, whose values are known as well."""

@@ -50,11 +50,11 @@ class Window:
 
     def growths(self, tape: Tape, roots: Iterable[int], side: int) -> dict[int, Growth]:
         """How terms grow at x = ``side`` t."""
-        found: dict[int, Growth] = {}
+        growths: dict[int, Growth] = {}
         for number in tape.needed(roots):
             term = tape.terms[number]
-            found[number] = self._growth(term, [found[t] for t in term.reads], side)
-        return found
+            growths[number] = self._growth(term, [growths[t] for t in term.reads], side)
+        return growths
 
     def _growth(self, term: Term, reads: list[Growth], side: int) -> Growth:
         match term.kind:
@@ -126,10 +126,10 @@ class Window:
     @staticmethod
     def _at(t: float, power: Fraction) -> Interval:
         p = float(power)
-        found = Interval.point(t) ** p
+        value = Interval.point(t) ** p
         if Fraction(p) == power:
-            return found
-        return found.union(Interval.point(t) ** math.nextafter(p, -math.inf)).union(
+            return value
+        return value.union(Interval.point(t) ** math.nextafter(p, -math.inf)).union(
             Interval.point(t) ** math.nextafter(p, math.inf)
         )
 
@@ -183,10 +183,10 @@ class Window:
     @staticmethod
     def _raised(base: Interval, p: Fraction) -> Interval:
         value = float(p)
-        found = base**value
+        power = base**value
         if Fraction(value) == p:
-            return found
-        return found.union(base ** math.nextafter(value, -math.inf)).union(base ** math.nextafter(value, math.inf))
+            return power
+        return power.union(base ** math.nextafter(value, -math.inf)).union(base ** math.nextafter(value, math.inf))
 
     def _exp(self, inner: Growth) -> Growth:
         if inner.exact is not None:
@@ -235,8 +235,8 @@ class Window:
             return Growth(Fraction(0), (), Interval(values.low, values.low).sigmoid().union(Interval(1.0, 1.0)))
         if inner.factor.high < 0:  # e^u / (1 + e^u)
             below = 1.0 / (1.0 + Interval(values.high, values.high).exp())
-            found = self._exp(inner)
-            return Growth(found.power, found.exponent, found.factor * Interval(below.low, 1.0))
+            exponential = self._exp(inner)
+            return Growth(exponential.power, exponential.exponent, exponential.factor * Interval(below.low, 1.0))
         raise _UnknownError("a sign that is not known")
 
     def _softplus(self, inner: Growth) -> Growth:
@@ -249,8 +249,8 @@ class Window:
             return self._total([(one, inner), (one, Growth(Fraction(0), (), rest))])
         if inner.factor.high < 0:  # e^u times a number between 1 / (1 + e^u) and 1
             below = 1.0 / (1.0 + Interval(values.high, values.high).exp())
-            found = self._exp(inner)
-            return Growth(found.power, found.exponent, found.factor * Interval(below.low, 1.0))
+            exponential = self._exp(inner)
+            return Growth(exponential.power, exponential.exponent, exponential.factor * Interval(below.low, 1.0))
         raise _UnknownError("a sign that is not known")
 
     def _choice(self, term: Term, reads: list[Growth]) -> Growth:

@@ -40,10 +40,10 @@ class Translator:
     def number(self, node: Node, key: str, default: float | None = None) -> Fraction:
         """The exact number that an argument is."""
         argument = node.get(key, default)
-        found = None if argument is None else self.tape.exact(self._operand(argument))
-        if found is None:
+        exact = None if argument is None else self.tape.exact(self._operand(argument))
+        if exact is None:
             raise NotElementaryError(f"{key} is not a number")
-        return found
+        return exact
 
     def relu(self, a: int) -> int:
         """max(a, 0)."""

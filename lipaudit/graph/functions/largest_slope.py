@@ -118,15 +118,15 @@ def _of_piece(tape: Tape, piece: Piece, known: float) -> Slopes:
 
 def _exact_slopes(tape: Tape, piece: Piece, slope: int) -> dict[float, Interval]:
     """Slopes at 0 and at the joints where they are exact numbers, so that a supremum attained there is not rounded."""
-    found = {}
+    slopes = {}
     for at in {Fraction(0), *(end for end in (piece.low, piece.high) if end is not None)}:
         try:
             value = tape.exact(value_at(tape, slope, at))
         except NotElementaryError:
             continue
         if value is not None and Fraction(float(at)) == at:
-            found[float(at)] = Interval.of(value)
-    return found
+            slopes[float(at)] = Interval.of(value)
+    return slopes
 
 
 def _far(search: _Search, side: int, start: float, known: float) -> Slopes:
@@ -143,8 +143,8 @@ def _far(search: _Search, side: int, start: float, known: float) -> Slopes:
         if tail is not None:
             if tail.grows:
                 return tail
-            found = near.joined(tail)
-            best = found if found.upper < best.upper else best
+            bound = near.joined(tail)
+            best = bound if bound.upper < best.upper else best
             if tail.upper <= max(known, near.lower, tail.lower) * (1 + TOLERANCE):
                 break
     return best
@@ -157,11 +157,11 @@ def _window(tape: Tape, roots: tuple[int, int], window: Window, side: int) -> Sl
         slope = growths[roots[1]]
         if math.isinf(window.high) and grows(slope):
             return Slopes(0.0, math.inf, grows=True)
-        found = window.interval(slope)
+        slopes = window.interval(slope)
     except NotElementaryError:
         return None
     # attained in the limit, or in between: the slope is in this range everywhere on the window
-    return None if math.isinf(found.largest) else Slopes(found.smallest, found.largest)
+    return None if math.isinf(slopes.largest) else Slopes(slopes.smallest, slopes.largest)
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class _Search:
         middle = x.mean(0)
         points = (p.expand(2, n) for p in (middle, x[0], x[1]))
         roots = [self.slope, self.curvature, self.piece.root]
-        found = ranges(self.tape, roots, torch.cat((x, *points), 1))
-        d, d2, g = (found.values[root] for root in roots)
+        enclosures = ranges(self.tape, roots, torch.cat((x, *points), 1))
+        d, d2, g = (enclosures.values[root] for root in roots)
         at = torch.cat((middle, x[0], x[1]))
         for point, value in self.exact.items():
             hit = torch.cat((torch.zeros(n, dtype=torch.bool), at == point))
@@ -217,12 +217,12 @@ class _Search:
         reach = arrays.times(bend, torch.stack((-radius, radius)))
         centred = arrays.linear((0.0, 0.0), [((1.0, 1.0), at_middle), ((1.0, 1.0), reach)])
         bent = (bend[0] >= 0) | (bend[1] <= 0)
-        smooth = ~found.branching[:n] & torch.isfinite(bend).all(0)
+        smooth = ~enclosures.branching[:n] & torch.isfinite(bend).all(0)
         sharper = torch.where(bent, arrays.hull(at_low, at_high), centred)
         low = torch.where(smooth, torch.maximum(whole[0], sharper[0]), whole[0])
         high = torch.where(smooth, torch.minimum(whole[1], sharper[1]), whole[1])
-        everywhere = torch.isfinite(g).all(0) & defined(self.tape, self.piece.root, found)
-        attained = self._attained(x, d, ~found.branching & everywhere)
+        everywhere = torch.isfinite(g).all(0) & defined(self.tape, self.piece.root, enclosures)
+        attained = self._attained(x, d, ~enclosures.branching & everywhere)
         return torch.maximum(-low, high), attained, everywhere[:n]
 
     def _attained(self, x: torch.Tensor, d: torch.Tensor, smooth: torch.Tensor) -> float:

@@ -62,16 +62,16 @@ def pieces(tape: Tape, root: int, low: float = -math.inf, high: float = math.inf
     """
     ends = [None if math.isinf(end) else Fraction(end) for end in (low, high)]
     waiting: list[tuple[Fraction | None, Fraction | None]] = [(ends[0], ends[1])]
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     while waiting:
         left, right = waiting.pop()
         try:
-            found.append(Piece(left, right, _resolved(tape, root, left, right)))
+            pieces.append(Piece(left, right, _resolved(tape, root, left, right)))
         except _SplitError as split:
             waiting += [(split.at, right), (left, split.at)]
-        if len(found) + len(waiting) > _MAX_JOINTS:
+        if len(pieces) + len(waiting) > _MAX_JOINTS:
             raise NotElementaryError("too many joints")
-    return found
+    return pieces
 
 
 def _resolved(tape: Tape, root: int, low: Fraction | None, high: Fraction | None) -> int:
@@ -125,9 +125,9 @@ def _curved_sign(tape: Tape, number: int, low: Fraction | None, high: Fraction |
         interval = Piece(low, high, number).floats()
         if not defined_over(tape, number, *interval):
             return None  # it may jump at a pole, and has no sign where it is not defined
-        found = range_over(tape, number, *interval)
-        if found.low > 0 or found.high < 0:
-            return 1 if found.low > 0 else -1
+        values = range_over(tape, number, *interval)
+        if values.low > 0 or values.high < 0:
+            return 1 if values.low > 0 else -1
         slope = range_over(tape, derivative(tape, number), *interval)
         for end, outward in ((low, -1), (high, 1)):
             rises = slope.low > 0 if outward < 0 else slope.high < 0  # going inward from this end
@@ -149,7 +149,7 @@ def steps(tape: Tape, root: int, parts: list[Piece], hidden: Fraction) -> list[S
     Raises:
         NotElementaryError: where rounding hides whether there is one, or the function is not defined at a joint.
     """
-    found = []
+    steps = []
     for left, right in pairwise(parts):
         at = left.high
         assert at is not None
@@ -163,8 +163,8 @@ def steps(tape: Tape, root: int, parts: list[Piece], hidden: Fraction) -> list[S
         small = size <= hidden * _scale(tape, (left.root, right.root), at)
         if not small and all(min(tape.terms[gap].numbers) <= 0 <= max(tape.terms[gap].numbers) for gap in gaps):
             raise NotElementaryError("a joint that rounding hides")
-        found.append(Step(at, float(size), small))
-    return found
+        steps.append(Step(at, float(size), small))
+    return steps
 
 
 def _scale(tape: Tape, roots: Iterable[int], at: Fraction) -> Fraction:

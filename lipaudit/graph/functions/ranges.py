@@ -29,11 +29,11 @@ class Ranges:
 
 def ranges(tape: Tape, roots: Iterable[int], x: torch.Tensor) -> Ranges:
     """The ranges of functions over the intervals ``x`` of shape (2, n)."""
-    found: dict[int, torch.Tensor] = {}
+    values: dict[int, torch.Tensor] = {}
     branching = torch.zeros(x.shape[1], dtype=torch.bool)
     for number in tape.needed(roots):
         term = tape.terms[number]
-        reads = [found[t] for t in term.reads]
+        reads = [values[t] for t in term.reads]
         match term.kind:
             case "x":
                 value = x
@@ -59,23 +59,23 @@ def ranges(tape: Tape, roots: Iterable[int], x: torch.Tensor) -> Ranges:
                 branching |= ~(up | down)
             case kind:
                 value = _FUNCTIONS[kind](*reads)
-        found[number] = value
-    return Ranges(found, branching)
+        values[number] = value
+    return Ranges(values, branching)
 
 
-def defined(tape: Tape, root: int, found: Ranges) -> torch.Tensor:
+def defined(tape: Tape, root: int, enclosures: Ranges) -> torch.Tensor:
     """Whether a function is defined on all of each interval: nothing in it is divided by zero, no root or logarithm outside its domain.
 
     The range alone does not tell: that of tanh(1 / x) is finite around 0.
     """
-    result = torch.ones_like(found.branching)
+    result = torch.ones_like(enclosures.branching)
     for number in tape.needed([root]):
         term = tape.terms[number]
         if term.kind == "log":
-            result &= found.values[term.reads[0]][0] > 0
+            result &= enclosures.values[term.reads[0]][0] > 0
         if term.kind == "product":
             for base, p in zip(term.reads, term.numbers, strict=True):
-                low, high = found.values[base]
+                low, high = enclosures.values[base]
                 if p.denominator != 1:
                     result &= (low >= 0) if p > 0 else (low > 0)
                 elif p < 0:
@@ -97,8 +97,8 @@ def defined_over(tape: Tape, root: int, low: float, high: float) -> bool:
 def range_over(tape: Tape, root: int, low: float, high: float) -> Interval:
     """The range of a function over one interval, without subdivision."""
     x = torch.tensor([[low], [high]], dtype=torch.float64)
-    found = ranges(tape, [root], x).values[root]
-    return Interval(float(found[0, 0]), float(found[1, 0]))
+    values = ranges(tape, [root], x).values[root]
+    return Interval(float(values[0, 0]), float(values[1, 0]))
 
 
 def cells(points: list[float]) -> torch.Tensor:

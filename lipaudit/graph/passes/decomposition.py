@@ -172,8 +172,8 @@ class _Builder:
 
 def _described(node: Node) -> Any:
     """Tensors without values of the shapes and types of a node's outputs."""
-    found = tuple(torch.empty(info.shape, dtype=info.dtype, device="meta") for info in node.outputs)
-    return found[0] if len(found) == 1 else found
+    tensors = tuple(torch.empty(info.shape, dtype=info.dtype, device="meta") for info in node.outputs)
+    return tensors[0] if len(tensors) == 1 else tensors
 
 
 def _target(node: Node) -> torch._ops.OpOverload:
@@ -219,10 +219,10 @@ def _traced(definition: Callable[..., Any], node: Node) -> torch.fx.GraphModule:
 
     try:
         with torch.no_grad():
-            found: torch.fx.GraphModule = make_fx(dispatch_functionalize(run), _allow_non_fake_inputs=True)(*tensors)
+            traced: torch.fx.GraphModule = make_fx(dispatch_functionalize(run), _allow_non_fake_inputs=True)(*tensors)
     except Exception as error:  # a definition that reads values, or that torch itself cannot trace
         raise _NoDefinitionError from error
-    return found
+    return traced
 
 
 def _contiguous(leaf: Ref | Constant) -> Ref | Constant:

@@ -142,10 +142,10 @@ def quantile(
     rounded = {"nearest": float(round(place) - below), "linear": place - below}
     share = (weight | rounded)[interpolation]
     ordered = rows.sort(-1).values
-    found = ordered.select(-1, below)
+    value = ordered.select(-1, below)
     if share:
-        found = found.lerp(ordered.select(-1, below + 1), share)
-    return found if not keepdim else found.reshape([1] * self.dim()) if dim is None else found.unsqueeze(dim)
+        value = value.lerp(ordered.select(-1, below + 1), share)
+    return value if not keepdim else value.reshape([1] * self.dim()) if dim is None else value.unsqueeze(dim)
 
 
 def stft(

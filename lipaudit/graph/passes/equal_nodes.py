@@ -7,21 +7,21 @@ from lipaudit.graph.node import Argument, Constant, Graph, Ref
 
 def representatives(graph: Graph) -> dict[str, str]:
     """For every node the name of the first one that computes the same."""
-    found: dict[str, str] = {}
+    first_equal: dict[str, str] = {}
     first: dict[tuple[object, ...], str] = {}
     for node in graph:
-        arguments = tuple((key, _key(argument, found)) for key, argument in node.arguments.items())
+        arguments = tuple((key, _key(argument, first_equal)) for key, argument in node.arguments.items())
         own = (id(node.payload),) if node.payload is not None or node.op == "input" else ()
         name = node.name if node.op == "input" else ""
-        found[node.name] = first.setdefault((node.op, name, own, arguments), node.name)
-    return found
+        first_equal[node.name] = first.setdefault((node.op, name, own, arguments), node.name)
+    return first_equal
 
 
-def _key(argument: Argument, found: dict[str, str]) -> object:
+def _key(argument: Argument, first_equal: dict[str, str]) -> object:
     if isinstance(argument, Ref):
-        return ("node", found[argument.name])
+        return ("node", first_equal[argument.name])
     if isinstance(argument, Constant):
         return ("constant", id(argument.value))
     if isinstance(argument, tuple):
-        return tuple(_key(part, found) for part in argument)
+        return tuple(_key(part, first_equal) for part in argument)
     return (type(argument), argument)

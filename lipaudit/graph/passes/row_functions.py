@@ -133,9 +133,9 @@ class RowReader:
 
     def axes(self, argument: Argument) -> Axes | None:
         """Axes counted from the front; None where they include the batch axis or are not said."""
-        found = argument if isinstance(argument, tuple) else (argument,)
-        counted = {a % len(self.shape) for a in found if isinstance(a, int)}
-        return None if not counted or 0 in counted or len(counted) < len(found) else tuple(sorted(counted))
+        given = argument if isinstance(argument, tuple) else (argument,)
+        counted = {a % len(self.shape) for a in given if isinstance(a, int)}
+        return None if not counted or 0 in counted or len(counted) < len(given) else tuple(sorted(counted))
 
     def entries(self, axes: Axes) -> int:
         """D, the number of entries of a row."""

@@ -47,9 +47,9 @@ class Piece:
 def piece_of(ref: Ref, producers: Mapping[str, Node]) -> Piece:
     """What a tensor is a piece of; of itself where it was not cut."""
     cuts: list[tuple[int, tuple[int, ...], bool]] = []
-    while (found := _cut(ref, producers)) is not None:
-        ref = found[0]
-        cuts.append(found[1:])
+    while (cut := _cut(ref, producers)) is not None:
+        ref = cut[0]
+        cuts.append(cut[1:])
     shape = ref.info.shape
     piece = Piece(ref, tuple(tuple(range(n)) for n in shape), tuple(range(len(shape))))
     for axis, indices, gone in reversed(cuts):
