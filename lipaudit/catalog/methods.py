@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lipaudit.catalog.entries import as_json
-from lipaudit.catalog.rules import entry, matches, wrapped
+from lipaudit.catalog.rules import entry, matches
 from lipaudit.errors import UsageError
 from lipaudit.escaping import escape_markdown
 from lipaudit.records.report import SettingsRecord
+from lipaudit.text.lines import LEAST_WIDTH, wrapped
 from lipaudit.text.method import steps_text
 from lipaudit.text.published_methods import MethodEntry, method_entries
 
@@ -33,18 +34,18 @@ def find_methods(pattern: str = "*") -> tuple[MethodEntry, ...]:
     return found
 
 
-def render(methods: Sequence[MethodEntry], form: str = "table") -> str:
+def render(methods: Sequence[MethodEntry], form: str = "table", width: int = LEAST_WIDTH) -> str:
     """The methods as text in one of :data:`~lipaudit.catalog.rules.FORMATS`."""
-    return {"table": _table, "json": as_json, "markdown": _markdown}[form](methods)
+    return _table(methods, width) if form == "table" else {"json": as_json, "markdown": _markdown}[form](methods)
 
 
-def _table(methods: Sequence[MethodEntry]) -> str:
-    lines = wrapped(_INTRO)
+def _table(methods: Sequence[MethodEntry], width: int) -> str:
+    lines = wrapped(_INTRO, width)
     for method in methods:
         steps = "" if method.default_iterations is None else steps_text(method.default_iterations)
         lines += ["", method.method + (" [default]" if method.method == _OURS else "")]
-        lines += entry("computes", method.computes) + entry("figure", method.claim)
-        lines += (entry("default", steps) if steps else []) + entry("source", method.reference)
+        lines += entry("computes", method.computes, width) + entry("figure", method.claim, width)
+        lines += (entry("default", steps, width) if steps else []) + entry("source", method.reference, width)
     return "\n".join(lines)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -11,10 +10,9 @@ from operator import attrgetter
 from lipaudit.catalog.entries import RuleEntry, as_json, rule_entries
 from lipaudit.errors import UsageError
 from lipaudit.escaping import escape_markdown
-from lipaudit.text.shorten import WIDTH
+from lipaudit.text.lines import LEAST_WIDTH, labelled, wrapped
 
 FORMATS = ("table", "json", "markdown")
-_LABEL = 14
 _MARKS = {
     "exact": "the constant is attained, or approached as closely as one likes",
     "bounded": "where several operands depend on the input, or the slope grows without limit, there is a constant only if "
@@ -55,38 +53,27 @@ def matches(pattern: str, names: Iterable[str]) -> bool:
     return any(fnmatchcase(name.lower(), wanted) for name in names)
 
 
-def render(rules: Sequence[RuleEntry], form: str = "table") -> str:
-    """The rules as text in one of :data:`FORMATS`, one entry per rule with all its operations."""
-    return {"table": _table, "json": as_json, "markdown": _markdown}[form](rules)
+def render(rules: Sequence[RuleEntry], form: str = "table", width: int = LEAST_WIDTH) -> str:
+    """The rules as text in one of :data:`FORMATS`, one entry per rule with all its operations; ``width`` is that of the table's lines."""
+    return _table(rules, width) if form == "table" else {"json": as_json, "markdown": _markdown}[form](rules)
 
 
-def _table(rules: Sequence[RuleEntry]) -> str:
+def _table(rules: Sequence[RuleEntry], width: int) -> str:
     notes = [_INTRO, *(f"[{mark}] {meaning}." for mark, meaning in _MARKS.items())]
-    lines = [line for note in notes for line in wrapped(note)]
+    lines = [line for note in notes for line in wrapped(note, width)]
     for family, members in groupby(rules, attrgetter("family")):
         lines += ["", family.upper()]
         for rule in members:
             marks = "".join(f" [{mark}]" for mark in _marks(rule))
             lines.append(f"{rule.rule}{marks}")
-            lines += entry("constant", rule.constant) + entry("source", rule.source)
-            lines += entry("operations", ", ".join(map(_short, rule.operations)))
+            lines += entry("constant", rule.constant, width) + entry("source", rule.source, width)
+            lines += entry("operations", ", ".join(map(_short, rule.operations)), width)
     return "\n".join(lines)
 
 
-def wrapped(text: str) -> list[str]:
-    """The lines of a text at the width of a terminal."""
-    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
-
-
-def entry(label: str, text: str) -> list[str]:
+def entry(label: str, text: str, width: int) -> list[str]:
     """The lines of a text beside its label, both indented below a heading."""
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=f"  {label}".ljust(_LABEL),
-        subsequent_indent=" " * _LABEL,
-        break_on_hyphens=False,
-    )
+    return labelled(f"  {label}", [text], width, margin=14)
 
 
 def _markdown(rules: Sequence[RuleEntry]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit.cli.completion import complete_model
+from lipaudit.cli.display_options import check_no_layout, display_options, take_layout, typed_for
 from lipaudit.cli.fleet_options import fleet_options, take_fleet
 from lipaudit.cli.gates import ChosenGates, chosen_gates, from_file, gate_options
 from lipaudit.cli.options import (
@@ -48,9 +50,8 @@ from lipaudit.cli.terminal import (
 )
 from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
-from lipaudit.formats.layout import Layout
 from lipaudit.formats.options import Audits, FleetRecord, Options
-from lipaudit.formats.registry import FORMATS
+from lipaudit.formats.registry import FORMATS, Format
 from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
@@ -147,18 +148,6 @@ _OPTIONS = with_options(
     ),
     plot_option,
     click.option(
-        "--columns",
-        metavar="A,B,...",
-        help="Columns of the table: layer, op, weight, input, geometry, lower, upper, log10, "
-        "ratio, share, rule, rigor, status, note, reads, folded. At a terminal they must fit 100 characters; in a file or "
-        "a pipe the table is as wide as they need.",
-    ),
-    click.option(
-        "--depth",
-        type=click.IntRange(min=1),
-        help="Sum rows deeper than this many path components (between '.' or '/') into one.",
-    ),
-    click.option(
         "--cache",
         callback=folder,
         envvar="LIPAUDIT_CACHE",
@@ -172,7 +161,7 @@ _OPTIONS = with_options(
         is_flag=True,
         help="Keep absolute paths of files in the report; without it one outside the working directory is cut to the file's name.",
     ),
-    click.option("--quiet", is_flag=True, help="Nothing on stderr but errors, failed gates and what --strict finds."),
+    display_options,
     gate_options,
     fleet_options,
 )
@@ -192,8 +181,6 @@ def audit(
     form: str | None,
     output: Path | None,
     plot: PlotFile | None,
-    columns: str | None,
-    depth: int | None,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -216,17 +203,18 @@ def audit(
             raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
         from lipaudit.cli.fleet import audit_fleet
 
+        check_no_layout(options)
         options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
-        shown = fleet.shown(form, output, columns, depth, quiet, plot is not None)
+        shown = fleet.shown(form, output, quiet, plot is not None)
         return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates)
+    file = None if output == Path("-") else output
+    layout = take_layout(options, form, file, quiet)
     _check(gates, options)
     if options["structure"]:
         if not quiet:
             gates.say_without_figures()
         gates = gates.of_structures()
-    file = None if output == Path("-") else output
     shape = FORMATS[form]
-    layout = Layout.parse(form, columns, depth, wide=file is not None or not sys.stdout.isatty())
     chosen = Options(layout, gates=gates.gates)
     if file:
         check_writable(file)
@@ -247,13 +235,13 @@ def audit(
     for spec in specs:
         try:
             report = _audit_one(spec, options, debug, quiet)
-            text = shape.render(Audits([report]), chosen) if streamed else ""
+            text = _shown(report, spec, shape, chosen, ctx, models) if streamed else ""
         except Exception as error:
             codes.append(complain(error, debug, spec if several else ""))
             failures.append(Failure(spec, one_line(str(error)) or type(error).__name__, codes[-1]))
             continue
         if streamed:
-            emit(("\n\n" if reports else "") + str(text))
+            emit(("" if not reports or quiet else "\n\n") + text, layout.colour)
         reports.append(report)
         codes.append(gates.judge(report))
     if reports and not streamed:
@@ -261,6 +249,14 @@ def audit(
     if plot and reports:
         plot.write(reports[0], debug, quiet)
     return worst(codes)
+
+
+def _shown(
+    report: AuditReport, spec: str, shape: Format, options: Options, ctx: click.Context, models: Sequence[str]
+) -> str:
+    """The text of one report, which also says what to type next."""
+    typed = typed_for(ctx.find_root().obj.words, models, spec)
+    return str(shape.render(Audits([report]), replace(options, layout=replace(options.layout, typed=typed))))
 
 
 def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int], list[Failure]]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lipaudit.cli.completion import complete_model
+from lipaudit.cli.display_options import quiet_option, screen
 from lipaudit.cli.options import (
     ITERATIONS,
     arch_option,
@@ -30,6 +31,7 @@ from lipaudit.cli.options import (
 )
 from lipaudit.cli.terminal import Progress, deliver, import_frameworks, shielded
 from lipaudit.fleet.interrupts import delayed
+from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.records.comparison import Comparison
 
@@ -70,7 +72,7 @@ _OPTIONS = with_options(
         type=click.Path(path_type=Path),
         help="Write the comparison to this file, whole or not at all.",
     ),
-    click.option("--quiet", is_flag=True, help="Nothing on stderr but errors."),
+    quiet_option("Nothing on stderr but errors."),
 )
 
 
@@ -100,6 +102,7 @@ def compare(
     shape = format_of(form, output, Comparison)
     options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
     file = None if output == Path("-") else output
+    layout = screen() if file is None else screen().of_file()
     if file:
         check_writable(file)
         with shielded(debug, quiet):
@@ -113,7 +116,7 @@ def compare(
             with delayed():
                 from lipaudit.api import compare as run_comparison
 
-            text = FORMATS[shape].render(run_comparison(model, **options, progress=progress))
+            text = FORMATS[shape].render(run_comparison(model, **options, progress=progress), Options(layout))
     finally:
         if progress:
             progress.finish()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from lipaudit.cli.display_options import quiet_option, screen
 from lipaudit.cli.options import debug_option, format_of, format_option, with_options
 from lipaudit.cli.saved import only_report, read_saved
 from lipaudit.cli.terminal import deliver, say
@@ -49,12 +51,12 @@ _OPTIONS = with_options(
         metavar="X",
         help="The same of every row that both reports have. Rows without a counterpart are named and not judged.",
     ),
-    click.option("--all", "everything", is_flag=True, help="Also list the rows of which no move is proven."),
+    click.option("--all", "every_row", is_flag=True, help="Also list the rows of which no move is proven."),
     format_option("JSON, TSV and CSV always have every row.", ReportDiff),
     click.option(
         "-o", "--output", type=click.Path(path_type=Path), help="Write the diff to this file, whole or not at all."
     ),
-    click.option("--quiet", is_flag=True, help="Nothing on stderr but errors and failed gates."),
+    quiet_option("Print what became of the network, in one sentence; nothing on stderr but errors and failed gates."),
 )
 
 
@@ -70,7 +72,7 @@ def diff(
     models: tuple[str, ...],
     max_growth: float | None,
     max_layer_growth: float | None,
-    everything: bool,
+    every_row: bool,
     form: str | None,
     output: Path | None,
     quiet: bool,
@@ -85,14 +87,16 @@ def diff(
 
     shape = format_of(form, output, ReportDiff)
     file = None if output == Path("-") else output
+    layout = replace(screen(), every_row=every_row, quiet=quiet)
     if file:
+        layout = layout.of_file(every_row)
         check_writable(file)
         check_no_model(file, [str(before), str(after)], reader="diff")
     if len(models) > 2:
         raise UsageError("--model may be there twice, for BEFORE and for AFTER, and no more often")
     wanted = (models[0], models[-1]) if models else (None, None)
     found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
-    text = FORMATS[shape].render(found, Options(every_row=everything))
+    text = FORMATS[shape].render(found, Options(layout))
     deliver(text, file, "diff", quiet)
     return _judge(found, after, max_growth, max_layer_growth, quiet)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from lipaudit.cli.display_options import screen
 from lipaudit.cli.gates import chosen_gates, gate_options, given_gates
 from lipaudit.cli.options import debug_option, with_options
 from lipaudit.cli.saved import picked, read_saved
 from lipaudit.cli.terminal import deliver, say, say_failure, worst
 from lipaudit.errors import UsageError
-from lipaudit.formats.layout import Layout
+from lipaudit.formats.layout import WHOLE
 from lipaudit.formats.options import SPEC_VERSIONS, Audits, Options
 from lipaudit.formats.registry import FORMATS, check_ending, format_names, format_of_file
 from lipaudit.records.failure import Failure
@@ -109,7 +111,7 @@ def export(
         gates = gates.of_structures()
     source = None if report == "-" else report
     chosen = Options(
-        Layout(wide=file is not None or not sys.stdout.isatty()),
+        replace(screen(), every_row=True, verbose=True) if file is None and sys.stdout.isatty() else WHOLE,
         gates=gates.gates,
         report_file=source,
         spec_version=spec_version or "1.6",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lipaudit.cli.display_options import screen
 from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
@@ -208,12 +209,12 @@ def _deliver(
     """The record, the summary, or every report in a format of reports."""
     from lipaudit.fleet.render import SUMMARY_FORMATS, render
 
-    wide = shown.file is not None or not sys.stdout.isatty()
+    width = None if shown.file is not None or not sys.stdout.isatty() else screen().width
     if shown.form == "jsonl":
         for line in journal.lines(requests):
             emit(line)
     elif shown.form in SUMMARY_FORMATS:
-        deliver(render(rows, settings, shown.form, wide), shown.file, "summary", shown.quiet)
+        deliver(render(rows, settings, shown.form, width), shown.file, "summary", shown.quiet)
     else:
         outcomes = list(journal.outcomes(requests))
         failures = [Failure(e.spec, e.error or "", e.exit_code) for e, report in outcomes if report is None]

@@ -62,12 +62,8 @@ class FleetOptions:
             raise UsageError("--restart is for the record of a fleet: name one with -o FILE.jsonl")
         return False
 
-    def shown(
-        self, form: str, output: Path | None, columns: str | None, depth: int | None, quiet: bool, plot: bool
-    ) -> Shown:
+    def shown(self, form: str, output: Path | None, quiet: bool, plot: bool) -> Shown:
         """What goes where; a :class:`~lipaudit.errors.UsageError` says what does not go together."""
-        if columns is not None or depth is not None:
-            raise UsageError("--columns and --depth shape the tables of single models, and a fleet has one summary")
         if plot:
             raise UsageError("--plot draws one model, and a fleet has a summary: audit the model alone to draw it")
         if not FORMATS[form].several:

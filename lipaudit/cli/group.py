@@ -9,6 +9,7 @@ is unsupported, unbounded or an estimate; 70 a defect of lipaudit; 130 interrupt
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -19,6 +20,7 @@ from lipaudit.cli.audit import audit
 from lipaudit.cli.compare import compare
 from lipaudit.cli.completion import complete_model
 from lipaudit.cli.diff import diff
+from lipaudit.cli.explain import explain
 from lipaudit.cli.export import export
 from lipaudit.cli.listing import list_methods, list_names, list_rules, schema
 from lipaudit.cli.options import State
@@ -89,7 +91,7 @@ class _AuditByDefault(click.Group):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error becomes one line on stderr."""
-    state = State()
+    state = State(words=tuple(sys.argv[1:] if args is None else args))
     replace_closed_streams()
     tolerate_any_character()
     try:
@@ -140,5 +142,5 @@ def cli() -> None:
     """
 
 
-for _command in (audit, compare, diff, export, reproduce, list_names, list_methods, list_rules, schema):
+for _command in (audit, compare, diff, explain, export, reproduce, list_names, list_methods, list_rules, schema):
     cli.add_command(_command)

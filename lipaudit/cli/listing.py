@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lipaudit.catalog.model_names import ModelNames, collect_names, kept_names
+from lipaudit.cli.display_options import text_width
 from lipaudit.cli.options import debug_option
 from lipaudit.cli.terminal import emit, import_frameworks, shielded
 from lipaudit.errors import ModelNotFoundError
@@ -53,7 +54,7 @@ def list_methods(ctx: click.Context, /, pattern: str, form: str) -> int:
     with shielded(ctx.find_root().obj.debug):
         from lipaudit.catalog.methods import find_methods, render
 
-        text = render(find_methods(pattern), form)
+        text = render(find_methods(pattern), form, text_width())
     emit(text)
     return 0
 
@@ -68,7 +69,7 @@ def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
     with shielded(ctx.find_root().obj.debug):
         from lipaudit.catalog.rules import find_rules, render
 
-        text = render(find_rules(pattern), form)
+        text = render(find_rules(pattern), form, text_width())
     emit(text)
     return 0
 

@@ -25,6 +25,7 @@ class State:
     """What is asked of the whole command line."""
 
     debug: bool = False
+    words: tuple[str, ...] = ()  # behind the program's name
 
 
 class TakesFiles(click.Command):

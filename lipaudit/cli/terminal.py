@@ -136,13 +136,28 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def emit(text: str) -> None:
-    """Data to stdout; a reader that has gone away (``| head``) is no error, a full device is one."""
+def emit(text: str, colour: bool = False) -> None:
+    """Data to stdout; a reader that has gone away (``| head``) is no error, a full device is one.
+
+    ``colour`` keeps colours where stdout is no terminal.
+    """
     try:
-        click.echo(text)
+        click.echo(_in_the_encoding(text), color=colour or None)
     except OSError as error:
         _give_up_stdout(error)
     flush()
+
+
+_ASCII = str.maketrans({"≤": "<=", "≥": ">=", "·": "|", "×": "x", "█": "#", "…": "."})
+
+
+def _in_the_encoding(text: str) -> str:
+    """The text with signs of our own replaced where stdout's encoding lacks them."""
+    try:
+        "≤≥·×█…".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(_ASCII)
+    return text
 
 
 def deliver(content: str | bytes, file: Path | None, what: str, quiet: bool) -> None:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import json
-import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, Literal
 
-from tabulate import tabulate
-
-from lipaudit.escaping import escape_markdown, printable
+from lipaudit.escaping import escape_markdown
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
 from lipaudit.fleet.typed_command import names
 from lipaudit.formats import separated_values
+from lipaudit.formats.grid import Column, Grid
+from lipaudit.formats.layout import FILE_WIDTH
+from lipaudit.text.lines import wrapped
 from lipaudit.text.numbers import log10_estimate_text, log10_upper_text, share_text
-from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
 from lipaudit.version import __version__
 
 SUMMARY_FORMATS = ("table", "json", "markdown", "tsv", "csv")
-HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "costs most / problem")
-GATES = "gates"  # a column before the last where any gate was asked for
-_NUMERIC = (2, 5)
-_GAP = 2  # characters between columns
+HEADINGS = ("model", "status", "log10", "rigor", "domain", "layers", "gates", "costs most", "share", "problem")
+_NUMERIC = ("log10", "layers", "share")
+_CUT: dict[str, Literal["middle", "end"]] = {"model": "middle", "costs most": "middle", "problem": "end"}
+_FLOOR = 16  # characters that are kept of the columns that can be cut
 _ESTIMATE = "~ marks an estimate, which is no bound."
 
 
-def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool = True) -> str:
+def render(rows: Sequence[Row], settings: dict[str, Any], form: str, width: int | None = None) -> str:
     """The summary in one of the :data:`SUMMARY_FORMATS`.
 
-    Upper bounds are rounded up in table and Markdown, and exact in the others. A table that is not ``wide`` fits a terminal.
+    Upper bounds are rounded up in table and Markdown, and exact in the others. A table without a ``width`` is as wide as its texts need.
     """
     if form == "json":
         return _json(rows, settings)
@@ -39,15 +37,49 @@ def render(rows: Sequence[Row], settings: dict[str, Any], form: str, wide: bool 
         keys = [entry.name for entry in fields(Row)]
         text = "\n".join(["\t".join(keys), *(separated_values.row(_flat(row, key) for key in keys) for row in rows)])
         return separated_values.as_csv(text) if form == "csv" else text
-    called = names([(row.spec, row.options) for row in rows])
-    judged = any(row.gates is not None for row in rows)
-    brief = form == "table" and not wide
-    head = (*HEADINGS[:-1], *([GATES] if judged else []), HEADINGS[-1])
-    table = [_cells(row, name, judged, brief) for row, name in zip(rows, called, strict=True)]
     remarks = [counts(rows), *([_ESTIMATE] if any(row.rigor == "estimate" for row in rows) else [])]
     if form == "markdown":
-        return _markdown(head, table, remarks)
-    return _table(head, [[printable(cell) for cell in cells] for cells in table], remarks, wide)
+        return "\n".join([_grid(rows).markdown(), "", *map(escape_markdown, remarks)])
+    lines = [line for remark in remarks for line in wrapped(remark, width or FILE_WIDTH)]
+    return "\n".join([_narrow(rows, width).terminal(width), "", *lines])
+
+
+def _grid(rows: Sequence[Row], brief: bool = False) -> Grid:
+    """One row per model; the columns in which no model has anything are left out."""
+    called = names([(row.spec, row.options) for row in rows])
+    columns = tuple(
+        Column(
+            heading,
+            numeric=heading in _NUMERIC,
+            cut=_CUT.get(heading, "never"),
+            floor=_FLOOR if heading in _CUT else 0,
+            repeated=heading == HEADINGS[0],
+        )
+        for heading in HEADINGS
+    )
+    cells = (tuple(_cells(row, name, brief)) for row, name in zip(rows, called, strict=True))
+    return Grid(columns, tuple(cells)).without_empty_columns()
+
+
+def _narrow(rows: Sequence[Row], width: int | None) -> Grid:
+    """The table for a width: where it is too narrow for every column, without the domain and the rigor if all models share them."""
+    grid = _grid(rows, brief=width is not None)
+    for heading in ("domain", "rigor", "layers"):
+        if width is None or grid.least_width() <= width:
+            break
+        grid = _without(grid, heading)
+    return grid
+
+
+def _without(grid: Grid, heading: str) -> Grid:
+    """The table without a column whose cells are all the same."""
+    number = next((i for i, column in enumerate(grid.columns) if column.heading == heading), None)
+    if number is None or len({row[number] for row in grid.rows}) > 1:
+        return grid
+    return Grid(
+        (*grid.columns[:number], *grid.columns[number + 1 :]),
+        tuple((*row[:number], *row[number + 1 :]) for row in grid.rows),
+    )
 
 
 def bound_text(row: Row) -> str:
@@ -76,55 +108,16 @@ def gates_text(row: Row, brief: bool = False) -> str:
     return f"{len(row.gates)} exceeded" if brief else ", ".join(row.gates)
 
 
-def _cells(row: Row, name: str, judged: bool, brief: bool) -> list[str]:
-    last = row.problem  # without the model's name, which stands in the first column
+def _cells(row: Row, name: str, brief: bool) -> list[str]:
+    problem = row.problem  # without the model's name, which stands in the first column
     for start in (f"{row.spec}: ", f"{row.spec} "):
-        last = last.removeprefix(start)
-    if not last and row.costliest is not None:
-        last = row.costliest + ("" if row.share is None else f" ({share_text(row.share)})")
+        problem = problem.removeprefix(start)
+    costliest = "" if problem else row.costliest or ""
+    share = share_text(row.share) if costliest and row.share is not None else ""
     rigor = "structure" if row.structure else row.rigor or ""
     layers = "" if row.layers is None else str(row.layers)
-    gates = [gates_text(row, brief)] if judged else []
-    return [name, row.status, bound_text(row), rigor, row.domain or "", layers, *gates, last]
-
-
-def _table(head: Sequence[str], table: list[list[str]], remarks: list[str], wide: bool) -> str:
-    if not wide:
-        _narrow(head, table)
-    widths = [max(map(len, column)) for column in zip(head, *table, strict=True)]
-    text = tabulate(
-        [head, ["-" * width for width in widths], *table],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=["right" if number in _NUMERIC else "left" for number in range(len(head))],
-    )
-    return "\n".join(
-        [*(line.rstrip() for line in text.splitlines()), "", *(textwrap.fill(remark, WIDTH) for remark in remarks)]
-    )
-
-
-def _narrow(head: Sequence[str], table: list[list[str]]) -> None:
-    """Shorten the first and the last column until a terminal has room for all of them."""
-    first, *others, last = [max(map(len, column)) for column in zip(head, *table, strict=True)]
-    room = WIDTH - sum(others) - _GAP * (len(head) - 1)
-    first = min(first, max(room - last, room // 2))
-    for cells, name in zip(table, shorten_paths([cells[0] for cells in table], first), strict=True):
-        cells[0], cells[-1] = name, _shorten(cells[-1], room - first)
-
-
-def _shorten(last: str, width: int) -> str:
-    """A problem keeps its beginning, a layer both ends of its name and its share."""
-    share = re.search(r" \([0-9.]+%\)$", last)
-    if share is None:
-        return shorten_end(last, width)
-    return shorten_paths([last[: share.start()]], width - len(share[0]))[0] + share[0]
-
-
-def _markdown(head: Sequence[str], table: list[list[str]], remarks: list[str]) -> str:
-    lines = ["| " + " | ".join(head) + " |"]
-    lines.append("|" + "|".join("---:" if number in _NUMERIC else "---" for number in range(len(head))) + "|")
-    lines += ["| " + " | ".join(escape_markdown(printable(cell)) for cell in cells) + " |" for cells in table]
-    return "\n".join([*lines, "", *(escape_markdown(remark) for remark in remarks)])
+    first = [name, row.status, bound_text(row), rigor, row.domain or "", layers, gates_text(row, brief)]
+    return [*first, costliest, share, problem]
 
 
 def _flat(row: Row, name: str) -> object:

@@ -1,16 +1,16 @@
-"""The rows and columns that the table and the Markdown rendering show."""
+"""The rows and columns of a report's table, for every rendering that shows one."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lipaudit.errors import UsageError
 from lipaudit.escaping import printable
+from lipaudit.formats import grid
+from lipaudit.records.groups import Group, Row, layers_of, name_of
 from lipaudit.records.report import LayerRecord
-from lipaudit.text.figures import factor_text
+from lipaudit.text.figures import factor_text, group_factor_text
 from lipaudit.text.numbers import (
     log10_estimate_text,
     log10_upper_text,
@@ -22,74 +22,34 @@ from lipaudit.text.numbers import (
 
 
 @dataclass(frozen=True)
-class Group:
-    """Several rows below one module path, shown as one: their shares add up, their bounds do not and are not shown."""
-
-    path: str
-    layers: tuple[LayerRecord, ...]
-
-    @property
-    def label(self) -> str:
-        """The module path with the number of rows that it stands for."""
-        return f"{self.path} ({len(self.layers)} layer{'s' if len(self.layers) > 1 else ''})"
-
-    @property
-    def status(self) -> str:
-        """The worst status among the rows, so that grouping hides no missing bound."""
-        statuses = {layer.status for layer in self.layers}
-        return next(status for status in ("unsupported", "unbounded", "finite") if status in statuses)
-
-    @property
-    def share(self) -> float | None:
-        """The sum of the shares; None where a row has none."""
-        shares = [layer.share for layer in self.layers if layer.share is not None]
-        return math.fsum(shares) if len(shares) == len(self.layers) else None
-
-
-Row = LayerRecord | Group
-
-
-def group_rows(layers: Sequence[LayerRecord], depth: int | None) -> tuple[Row, ...]:
-    """Rows whose path has at most ``depth`` components stay; deeper ones join one group per path of that length.
-
-    Components are separated by dots or slashes, and a leading slash begins none: ``/block1/conv1/Conv`` has three. The
-    path is the module's, or the shown name where that one has slashes (as in ONNX files) or there is no module. A group
-    stands where its first row stood. ``depth=None`` keeps every row.
-
-    >>> a, b = (LayerRecord(n, "conv2d", "convolution", (), "finite", module=n) for n in ("body.0.conv", "body.1"))
-    >>> [row.label for row in group_rows((a, b), 1)]
-    ['body (2 layers)']
-    """
-    if depth is None:
-        return tuple(layers)
-    groups: dict[str, list[LayerRecord]] = {}
-    order: list[LayerRecord | str] = []
-    for layer in layers:
-        whole = layer.name if "/" in layer.name or not layer.module else layer.module
-        parts = list(re.finditer(r"[^./]+", whole))
-        if len(parts) <= depth:
-            order.append(layer)
-            continue
-        path = whole[: parts[depth - 1].end()]
-        if path not in groups:
-            groups[path] = []
-            order.append(path)
-        groups[path].append(layer)
-    return tuple(Group(entry, tuple(groups[entry])) if isinstance(entry, str) else entry for entry in order)
-
-
-@dataclass(frozen=True)
 class Column:
-    """One column: ``cell`` is its text for a layer, ``floor`` the width below which it is not narrowed.
+    """One column of a report: ``cell`` is its text for a layer, ``floor`` the width below which it is not narrowed.
 
-    Text columns (``numeric`` false) may be shortened down to their floor; for numeric ones the floor is the widest
-    figure that occurs. No floor is below the width of the heading.
+    Text columns (``numeric`` false) may be shortened down to their floor. ``of_group`` is the text for several rows
+    together; by default what they have in common.
     """
 
     key: str
     cell: Callable[[LayerRecord], str]
-    floor: int
+    floor: int = 0
     numeric: bool = False
+    of_group: Callable[[Group], str] | None = None
+
+    def text(self, row: Row) -> str:
+        """The text of the column's cell in one row, with what could drive a terminal escaped."""
+        if isinstance(row, LayerRecord):
+            return printable(self.cell(row))
+        if self.of_group is not None:
+            return printable(self.of_group(row))
+        texts = {self.cell(layer) for layer in row.layers}
+        return printable(texts.pop()) if len(texts) == 1 and (len(row.layers) == 1 or not self.numeric) else ""
+
+    def in_grid(self, heading: str) -> grid.Column:
+        """The column of a :class:`~lipaudit.formats.grid.Grid` that shows it."""
+        if self.numeric:
+            return grid.Column(heading, numeric=True)
+        first = self.key == "layer"
+        return grid.Column(heading, cut="middle" if first else "end", floor=self.floor, repeated=first)
 
 
 def _upper(layer: LayerRecord) -> str:
@@ -110,7 +70,7 @@ def _lower(layer: LayerRecord) -> str:
     return lower_bound_text(layer.lower_bound, layer.log10_lower_bound) if layer.status == "finite" else ""
 
 
-def _ratio(layer: LayerRecord) -> str:
+def _tightness(layer: LayerRecord) -> str:
     return "" if layer.tightness is None or layer.status != "finite" else upper_text(layer.tightness)
 
 
@@ -122,57 +82,68 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "" if shape is None else shape_text(shape)
 
 
+def _status_or(text: Callable[[LayerRecord], str]) -> Callable[[Group], str]:
+    """The text for a group: that of its only layer, or a status other than finite, which no group hides."""
+
+    def of_group(group: Group) -> str:
+        if len(group.layers) == 1:
+            return text(group.layers[0])
+        return "" if group.status == "finite" else group.status
+
+    return of_group
+
+
 def _note(layer: LayerRecord) -> str:
     return "; ".join(filter(None, (layer.reason, layer.note)))
 
 
 _ALL = (
-    Column("layer", lambda r: r.name, 14),
+    Column("layer", lambda r: r.name, 14, of_group=name_of),
     Column("op", lambda r: r.op, 6),
     Column("weight", lambda r: _shape(r.weight_shape), 8),
     Column("input", lambda r: _shape(r.input_size), 7),
     Column("geometry", lambda r: r.details, 8),
-    Column("lower", _lower, 11, numeric=True),
-    Column("upper", _upper, 11, numeric=True),
-    Column("log10", _log10, 11, numeric=True),
-    Column("ratio", _ratio, 10, numeric=True),
-    Column("share", _share, 7, numeric=True),
+    Column("factor", _upper, numeric=True, of_group=group_factor_text),
+    Column("lower", _lower, numeric=True),
+    Column("upper", _upper, numeric=True, of_group=_status_or(_upper)),
+    Column("log10", _log10, numeric=True, of_group=_status_or(_log10)),
+    Column("tightness", _tightness, numeric=True),
+    Column("share", _share, numeric=True, of_group=lambda g: "" if g.share is None else share_text(g.share)),
     Column("rule", lambda r: r.rule, 6),
     Column("rigor", lambda r: r.rigor or "", 9),
-    Column("status", lambda r: r.status, 11),
+    Column("status", lambda r: r.status, 11, of_group=lambda g: g.status),
     Column("note", _note, 8),
     Column("reads", lambda r: ", ".join(r.inputs), 7),
     Column("folded", lambda r: ", ".join(r.folded), 8),
 )
 COLUMNS = {column.key: column for column in _ALL}
-DEFAULT_COLUMNS = ("layer", "op", "weight", "input", "geometry", "lower", "upper", "ratio", "share")
-SEPARATOR = 2
+FIRST_COLUMNS = ("layer", "op", "weight", "factor", "share")
+DEFAULT_COLUMNS = ("layer", "op", "weight", "input", "geometry", "lower", "upper", "tightness", "share")
+_OF_GROUPS = ("layer", "op", "weight", "input", "geometry", "factor", "share")
 
 
 def default_columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The columns that are shown unless others are asked for.
+    """The columns that a whole table shows unless others are asked for: those in which a row has something to say.
 
-    Without the shares where no row has one, and where figures are estimates without lower bounds and ratios that no row has.
+    Groups of rows have a factor instead of bounds from both sides. Lower bounds of estimates alone are left out.
     """
-    shared = any(row.share is not None for row in rows)
-    two_sided = not has_estimates(rows) or any(layer.tightness is not None for layer in _layers(rows))
-    dropped = {"share"} if not shared else set()
-    dropped |= {"lower", "ratio"} if not two_sided else set()
-    return tuple(key for key in DEFAULT_COLUMNS if key not in dropped)
+    return filled(_OF_GROUPS if any(isinstance(row, Group) for row in rows) else DEFAULT_COLUMNS, rows)
+
+
+def filled(keys: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
+    """The columns among ``keys`` in which some row has a text."""
+    two_sided = not has_estimates(rows) or any(layer.tightness is not None for row in rows for layer in layers_of(row))
+    return tuple(key for key in keys if (two_sided or key != "lower") and any(cell(key, row) for row in rows))
 
 
 def has_estimates(rows: Sequence[Row]) -> bool:
     """Whether a figure among the rows is an estimate."""
-    return any(layer.rigor == "estimate" for layer in _layers(rows))
+    return any(layer.rigor == "estimate" for row in rows for layer in layers_of(row))
 
 
 def heading(key: str, rows: Sequence[Row]) -> str:
     """What a column is headed: its key, but ``figure`` for upper bounds among which there are estimates."""
     return "figure" if key == "upper" and has_estimates(rows) else key
-
-
-def _layers(rows: Sequence[Row]) -> list[LayerRecord]:
-    return [layer for row in rows for layer in (row.layers if isinstance(row, Group) else (row,))]
 
 
 def parse_columns(text: str) -> tuple[str, ...]:
@@ -184,25 +155,18 @@ def parse_columns(text: str) -> tuple[str, ...]:
     keys = tuple(key.strip() for key in text.split(","))
     for key in keys:
         if key not in COLUMNS:
-            raise UsageError(f"there is no column {key!r}; choose from {', '.join(COLUMNS)}")
+            raise UsageError(f"There is no column {key!r}; choose from {', '.join(COLUMNS)}")
     if len(set(keys)) < len(keys):
-        raise UsageError(f"the list of columns {text!r} names one twice")
+        raise UsageError(f"The list of columns {text!r} names one twice")
     return keys
 
 
-def least_width(keys: Sequence[str]) -> int:
-    """The width in characters below which a table with these columns would have to cut a figure."""
-    return sum(COLUMNS[key].floor for key in keys) + SEPARATOR * (len(keys) - 1)
-
-
 def cell(key: str, row: Row) -> str:
-    """The text of one cell; of a group only its label, its share and a status other than finite are known."""
-    if isinstance(row, LayerRecord):
-        return printable(COLUMNS[key].cell(row))
-    known = {
-        "layer": row.label,
-        "share": "" if row.share is None else share_text(row.share),
-        "upper": "" if row.status == "finite" else row.status,
-        "status": row.status,
-    }
-    return printable(known.get(key, ""))
+    """The text of one cell of a layer or of a group."""
+    return COLUMNS[key].text(row)
+
+
+def rows_grid(rows: Sequence[Row], keys: Sequence[str]) -> grid.Grid:
+    """The rows as a table with these columns."""
+    columns = tuple(COLUMNS[key].in_grid(heading(key, rows)) for key in keys)
+    return grid.Grid(columns, tuple(tuple(cell(key, row) for key in keys) for row in rows))

@@ -1,54 +1,46 @@
-"""A comparison as text: a table for a terminal, Markdown, and tab-separated values.
+"""A comparison as text: tables for a terminal, Markdown, and tab-separated values.
 
-Methods that do not fit beside each other in 100 columns stand in further blocks below. ``~`` marks an estimate, ``!`` a figure below
-the certified lower bound of the layer, ``<`` one that is below it in its last digits only.
+Methods that do not fit beside each other stand in further blocks below. ``~`` marks an estimate, ``!`` a figure below the certified
+lower bound of the layer, ``<`` one that is below it in its last digits only.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from lipaudit.escaping import escape_markdown, printable
+from lipaudit.formats.grid import Column, Grid
 from lipaudit.formats.options import DEFAULT, Options
 from lipaudit.formats.separated_values import as_csv, row
 from lipaudit.records.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
+from lipaudit.text.answer import short_title
+from lipaudit.text.lines import wrapped
 from lipaudit.text.method import steps_text
 from lipaudit.text.numbers import estimate_text, lower_bound_text, upper_bound_text
-from lipaudit.text.shorten import WIDTH, shorten_paths
 from lipaudit.text.summary import title
 
-_LAYER = 26
-_GAP = "  "
 _BELOW, _BARELY = "!", "<"
 Columns = dict[str, list[str]]
 
 
-def table(found: Comparison, _options: Options = DEFAULT) -> str:
-    """Figures, times and what they amount to for the network, at most 100 characters wide."""
-    names = shorten_paths([printable(layer.name) for layer in found.layers], _LAYER)
-    lines = [*_wrapped(title(found.model)), ""]
-    for head, fixed, columns in _parts(found) if found.layers else ():
-        lines += [head, ""]
-        columns = {key: _with_room(cells) for key, cells in columns.items()}
-        for block in _blocks({"layer": names, **fixed}, columns):
-            lines += [*_laid_out(block), ""]
-    lines += ["Networks", ""]
-    for block in _blocks({"method": [printable(m.name) for m in found.methods]}, _summary(found)):
-        lines += [*_laid_out(block), ""]
+def table(found: Comparison, options: Options = DEFAULT) -> str:
+    """What the methods say of the network, then of every layer, and what the marks mean."""
+    width = options.layout.width
+    lines = [*wrapped(short_title(found.model), width), "", "Networks", ""]
+    lines += [_networks(found).terminal(width), ""]
+    for head, grid in _layers(found, marked=True):
+        lines += [head, "", grid.terminal(width), ""]
     for line in _explained(found):
-        lines += _wrapped(line)
+        lines += wrapped(line, width, indent="  ")
     return "\n".join(lines)
 
 
 def markdown(found: Comparison, _options: Options = DEFAULT) -> str:
     """The same content in GitHub-flavoured Markdown, every method in one table."""
     lines = [f"## Comparison of methods on {escape_markdown(title(found.model))}", ""]
-    for head, fixed, columns in _parts(found) if found.layers else ():
-        named = {"layer": [printable(layer.name) for layer in found.layers]}
-        lines += [f"### {head}", "", *_marked_down({**named, **fixed, **columns}), ""]
-    methods = {"method": [printable(m.name) for m in found.methods]}
-    lines += ["### Networks", "", *_marked_down({**methods, **_summary(found)}), ""]
+    lines += ["### Networks", "", _networks(found).markdown(), ""]
+    for head, grid in _layers(found):
+        lines += [f"### {head}", "", grid.markdown(), ""]
     lines += [f"- {escape_markdown(line)}" for line in _explained(found)]
     return "\n".join(lines)
 
@@ -94,16 +86,37 @@ def csv(found: Comparison, options: Options = DEFAULT) -> str:
     return as_csv(tsv(found, options))
 
 
-def _parts(found: Comparison) -> Iterable[tuple[str, Columns, Columns]]:
-    """The heading, the columns that every block repeats, and those of the methods."""
+def _networks(found: Comparison) -> Grid:
+    """One row per method: its figure of the network, and how its figures of the layers did."""
+    return _grid({"method": [m.name for m in found.methods]}, {}, _summary(found))
+
+
+def _layers(found: Comparison, marked: bool = False) -> Iterable[tuple[str, Grid]]:
+    """The figures of every method in every layer, and the seconds that they took; with room for marks where they are ``marked``."""
+    if not found.layers:
+        return
+    names = {"layer": [layer.name for layer in found.layers]}
     notes = _notes(found)
     bounds = {
         "lower": [lower_bound_text(layer.lower_bound, layer.log10_lower_bound) for layer in found.layers],
         "upper": [upper_bound_text(layer.upper_bound, layer.log10_upper_bound) for layer in found.layers],
     }
-    yield "Figures", bounds, _by_method(found, lambda figure: _cell(figure, notes))
-    certified = {"bounds": [_seconds(layer.seconds) for layer in found.layers]}
-    yield "Seconds", certified, _by_method(found, lambda f: _seconds(f.seconds) if f.outcome == "measured" else "")
+    figures = _by_method(found, lambda figure: _cell(figure, notes))
+    if marked:
+        figures = {key: _with_room(cells) for key, cells in figures.items()}
+    yield "Figures", _grid(names, bounds, figures)
+    seconds = _by_method(found, lambda f: _seconds(f.seconds) if f.outcome == "measured" else "")
+    yield "Seconds", _grid(names, {"bounds": [_seconds(layer.seconds) for layer in found.layers]}, seconds)
+
+
+def _grid(names: Columns, repeated: Columns, others: Columns) -> Grid:
+    """A table whose first column is a name; that one and those ``repeated`` stand in every block."""
+    columns = (
+        *(Column(key, cut="middle", floor=20, repeated=True) for key in names),
+        *(Column(key, numeric=True, repeated=True) for key in repeated),
+        *(Column(key, numeric=True) for key in others),
+    )
+    return Grid(columns, tuple(zip(*names.values(), *repeated.values(), *others.values(), strict=True)))
 
 
 def _by_method(found: Comparison, text: Callable[[FigureRecord], str]) -> Columns:
@@ -174,26 +187,8 @@ def _explained(found: Comparison) -> Iterable[str]:
     if not found.layers:
         yield "The network has no convolution and no dense layer with constant weights, so there is nothing to compare by layers."
     yield (
-        f"lower, upper: certified bounds of each layer's true norm with its own padding, stride and input size (tolerance "
-        f"{found.settings.tolerance:g}); seconds under bounds: the time that they took."
-    )
-    yield (
-        "~ marks an estimate. A figure without it is an upper bound by the method's theorem, up to rounding; what gram gives for a "
-        "layer is certified, rounding included. A bound may lie far above the norm, above all at strides, which most methods ignore. "
-        "Bounds are rounded up, estimates to the nearest."
-    )
-    yield (
-        "! marks a figure below the certified lower bound: it is provably no upper bound of that layer. A power iteration comes "
-        "from below and may not have arrived, a figure for circular padding does not cover zero padding, and for the norm of a "
-        "reshaped kernel alone there is no theorem. An estimate without ! is no bound either; it is just not refuted."
-    )
-    yield (
-        "< marks a figure that is below it by less than a millionth: no bound either, but only not converged to the last digits. "
-        "below: how many figures have either mark; by <1e-6: how many of these have <; worst: how far below, at most."
-    )
-    yield (
-        "network: the whole network over all inputs, propagated from the method's figures, with the weakest rigor among its "
-        "parts: certified, numerical (up to rounding) or estimate; seconds: of all its norms."
+        "~ marks an estimate, ! a figure below the certified lower bound of its layer, which is provably no bound, < one that is below it "
+        "in the last digits only. `lipaudit explain compare` says what the columns are."
     )
     if any(m.name == REFERENCE for m in found.methods):
         yield f"/ {REFERENCE}: the figure of the network over that of {REFERENCE}, to the nearest; ~ where one of them is an estimate."
@@ -212,50 +207,8 @@ def _explained(found: Comparison) -> Iterable[str]:
     yield from map(printable, found.notes)
 
 
-def _blocks(fixed: Columns, columns: Columns) -> Iterable[Columns]:
-    """The columns in as many blocks as the width asks for, the fixed ones repeated in each."""
-    room = WIDTH - sum(_width(key, cells) for key, cells in fixed.items()) - len(_GAP) * (len(fixed) - 1)
-    block: Columns = {}
-    left = room
-    for key, cells in columns.items():
-        need = _width(key, cells) + len(_GAP)
-        if block and need > left:
-            yield {**fixed, **block}
-            block, left = {}, room
-        block[key] = cells
-        left -= need
-    yield {**fixed, **block}
-
-
 def _with_room(cells: list[str]) -> list[str]:
     """Room for the mark behind the figures of a column in which one has it, so that digits stay below each other."""
     marks = (_BELOW, _BARELY)
     marked = any(cell.endswith(marks) for cell in cells)
     return [cell if cell.endswith(marks) or not marked else f"{cell} " for cell in cells]
-
-
-def _width(key: str, cells: list[str]) -> int:
-    return max(map(len, (key, *cells)))
-
-
-def _laid_out(columns: Columns) -> list[str]:
-    """The first column to the left, the others to the right."""
-    first, *others = columns
-    widths = {key: _width(key, cells) for key, cells in columns.items()}
-    lines = [(*columns,), tuple("-" * width for width in widths.values()), *zip(*columns.values(), strict=True)]
-    laid = []
-    for line in lines:
-        cells = dict(zip(columns, line, strict=True))
-        laid.append(_GAP.join((cells[first].ljust(widths[first]), *(cells[key].rjust(widths[key]) for key in others))))
-    return [line.rstrip() for line in laid]
-
-
-def _marked_down(columns: Columns) -> list[str]:
-    lines = ["| " + " | ".join(map(escape_markdown, columns)) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    return lines + [
-        "| " + " | ".join(map(escape_markdown, cells)) + " |" for cells in zip(*columns.values(), strict=True)
-    ]
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-
-from tabulate import tabulate
+from dataclasses import replace
 
 from lipaudit.escaping import escape_markdown, printable
-from lipaudit.formats.columns import SEPARATOR
+from lipaudit.formats.grid import Column, Grid
 from lipaudit.formats.options import DEFAULT, Options
 from lipaudit.formats.separated_values import as_csv
 from lipaudit.formats.separated_values import row as tsv_row
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
 from lipaudit.records.report import Record
+from lipaudit.text.answer import short_title
 from lipaudit.text.diff import has_moved, hidden, sections, warning
 from lipaudit.text.diff_figures import LOUD, digits_apart, figure_text, is_estimated, quotient_text, verdict_text
-from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
+from lipaudit.text.lines import labelled, wrapped
 from lipaudit.text.summary import title
 
-_LABEL = 12
 HEAD = ("layer", "op", "before", "after", "factor", "verdict")
 NUMERIC = ("before", "after", "factor")
-_FLOORS = {"layer": 14, "op": 6}
 
 
 def table(found: ReportDiff, options: Options = DEFAULT) -> str:
-    """The rows that moved, or with ``options.every_row`` all, and what it amounts to, at most 100 characters wide."""
-    first = warning(found)
-    lines = textwrap.wrap(first, WIDTH, break_on_hyphens=False)
-    lines += _filled("Before", title(found.before.model)) + _filled("After", title(found.after.model)) + [""]
-    shown = shown_rows(found, options.every_row)
+    """What became of the network, then the rows that moved, or with ``options.layout.every_row`` all, and what they amount to.
+
+    With ``options.layout.quiet`` the first sentence alone.
+    """
+    layout = options.layout
+    width = layout.width
+    result, *others = sections(found)
+    if layout.quiet:
+        return result.lines[0]
+    lines = wrapped(warning(found), width)
+    lines += labelled("Before", [short_title(found.before.model)], width)
+    lines += labelled("After", [short_title(found.after.model)], width)
+    lines += ["", *labelled(result.label, result.lines, width), ""]
+    shown = shown_rows(found, layout.every_row)
     if shown:
-        lines += [*_laid_out(shown), ""]
+        lines += [*_grid(shown, width).terminal(width).splitlines(), ""]
     left = hidden(found, shown)
-    lines += [*_filled("", left), ""] if left else []
-    for section in sections(found):
-        label = section.label
-        for line in section.lines:
-            lines += _filled(label, line)
-            label = ""
-    return "\n".join(lines)
+    lines += [*wrapped(left, width), ""] if left else []
+    for section in others:
+        lines += labelled(section.label, section.lines, width)
+    return "\n".join(lines).rstrip("\n")
 
 
 def markdown(found: ReportDiff, options: Options = DEFAULT) -> str:
@@ -55,11 +58,9 @@ def markdown(found: ReportDiff, options: Options = DEFAULT) -> str:
     ]
     for section in sections(found):
         lines += [f"**{section.label}**", "", *(f"- {escape_markdown(line)}" for line in section.lines), ""]
-    shown = shown_rows(found, options.every_row)
+    shown = shown_rows(found, options.layout.every_row)
     if shown:
-        lines.append("| " + " | ".join(HEAD) + " |")
-        lines.append("|" + "|".join("---:" if key in NUMERIC else "---" for key in HEAD) + "|")
-        lines += ["| " + " | ".join(map(escape_markdown, row_cells(change))) + " |" for change in shown] + [""]
+        lines += [_columns(shown).markdown(), ""]
     return "\n".join([*lines, escape_markdown(hidden(found, shown))]).rstrip()
 
 
@@ -119,48 +120,23 @@ def row_cells(change: LayerChange, upper_only: bool = False) -> list[str]:
     return [printable(row.name), printable(row.op), *figures, quotient, verdict_text(change)]
 
 
-def _laid_out(shown: Sequence[LayerChange]) -> list[str]:
-    """The table; where brackets of very long figures do not fit, the upper ends alone."""
-    columns = _columns(HEAD, [row_cells(change) for change in shown])
-    if _excess({key: min(width, _FLOORS.get(key, width)) for key, width in _widths(columns).items()}) > 0:
-        head = ("layer", "op", "upper before", "upper after", "factor", "verdict")
-        columns = _columns(head, [row_cells(change, upper_only=True) for change in shown])
-    widths = _widths(columns)
-    excess = _excess(widths)
-    for key in ("op", "layer"):
-        cut = max(0, min(excess, widths[key] - _FLOORS[key]))
-        widths[key] -= cut
-        excess -= cut
-    columns["layer"] = shorten_paths(columns["layer"], widths["layer"])
-    columns["op"] = [shorten_end(text, widths["op"]) for text in columns["op"]]
-    rules = ["-" * width for width in _widths(columns).values()]
-    text = tabulate(
-        [list(columns), rules, *zip(*columns.values(), strict=True)],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=["right" if key in NUMERIC else "left" for key in HEAD],
+def _grid(shown: Sequence[LayerChange], width: int) -> Grid:
+    """The table; where brackets of very long figures do not fit, with the upper ends alone."""
+    table = _columns(shown)
+    if table.least_width() <= width:
+        return table
+    columns = tuple(
+        replace(column, heading=f"upper {column.heading}") if column.heading in ("before", "after") else column
+        for column in table.columns
     )
-    return [line.rstrip() for line in text.splitlines()]
+    return Grid(columns, tuple(tuple(row_cells(change, upper_only=True)) for change in shown))
 
 
-def _columns(head: Sequence[str], cells: list[list[str]]) -> dict[str, list[str]]:
-    return dict(zip(head, map(list, zip(*cells, strict=True)), strict=True))
-
-
-def _widths(columns: dict[str, list[str]]) -> dict[str, int]:
-    return {key: max(map(len, (key, *texts))) for key, texts in columns.items()}
-
-
-def _excess(widths: dict[str, int]) -> int:
-    """The characters by which a table with these columns is too wide."""
-    return sum(widths.values()) + SEPARATOR * (len(widths) - 1) - WIDTH
-
-
-def _filled(label: str, line: str) -> list[str]:
-    return textwrap.wrap(
-        line,
-        WIDTH,
-        initial_indent=label.ljust(_LABEL) if label else " " * _LABEL,
-        subsequent_indent=" " * _LABEL,
-        break_on_hyphens=False,
+def _columns(shown: Sequence[LayerChange]) -> Grid:
+    columns = (
+        Column("layer", cut="middle", floor=14, repeated=True),
+        Column("op", cut="end", floor=6, order=1),
+        *(Column(key, numeric=True) for key in NUMERIC),
+        Column("verdict"),
     )
+    return Grid(columns, tuple(tuple(row_cells(change)) for change in shown))

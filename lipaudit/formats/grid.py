@@ -103,6 +103,10 @@ class Grid:
             return ""
         return "\n\n".join(_block(block, width, paint) for block in self._blocks(width))
 
+    def natural_width(self) -> int:
+        """The width that the table takes when nothing is shortened."""
+        return _total([_natural(column, texts) for column, texts in zip(self.columns, self._texts(), strict=True)])
+
     def least_width(self) -> int:
         """The width that the table takes on a terminal when its texts are as short as they may be."""
         return _total([_narrowest(column, texts) for column, texts in zip(self.columns, self._texts(), strict=True)])
@@ -162,6 +166,7 @@ def _block(grid: Grid, width: int | None, paint: Paint | None) -> str:
         [[column.title for column in columns], rules, *zip(*fitted, strict=True)],
         tablefmt="plain",
         disable_numparse=True,
+        preserve_whitespace=True,
         colalign=["right" if column.numeric else "left" for column in columns],
     )
     return "\n".join(line.rstrip() for line in text.splitlines())

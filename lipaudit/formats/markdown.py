@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lipaudit.escaping import escape_markdown
-from lipaudit.formats.columns import COLUMNS, cell, default_columns, group_rows, heading
+from lipaudit.formats.columns import cell, default_columns, rows_grid
 from lipaudit.formats.options import Audits, Options
 from lipaudit.records.failure import Failure
+from lipaudit.records.groups import group_by_path, is_chain
 from lipaudit.records.report import AuditReport
 from lipaudit.text.summary import sections, title, warning
 
@@ -42,16 +43,13 @@ def render_summary(report: AuditReport) -> str:
 
 def render_layers(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
     """The table of layers."""
-    rows = group_rows(report.layers, depth)
+    rows = group_by_path(report.layers, depth, is_chain(report))
     if not rows:
         return "No operation of this network can stretch a perturbation."
     keys = list(columns or default_columns(rows))
     if columns is None and any(cell("note", row) for row in rows):
         keys.append("note")
-    lines = ["| " + " | ".join(heading(key, rows) for key in keys) + " |"]
-    lines.append("|" + "|".join("---:" if COLUMNS[key].numeric else "---" for key in keys) + "|")
-    lines += ["| " + " | ".join(escape_markdown(cell(key, row)) for key in keys) + " |" for row in rows]
-    return "\n".join(lines)
+    return rows_grid(rows, keys).markdown()
 
 
 def render_failures(failures: Sequence[Failure]) -> str:

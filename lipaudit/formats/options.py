@@ -29,13 +29,12 @@ class FleetRecord:
 class Options:
     """Every format reads those that concern it.
 
-    ``layout``: columns and width of tables. ``every_row``: a diff also lists the rows of which no change is proven. ``gates``: what
-    SARIF and JUnit judge. ``report_file``: where the reports were read from, the location of findings about models that are no file.
-    ``spec_version``: of CycloneDX. ``model_index``: the name under which a model card lists its results.
+    ``layout``: rows, columns and width of tables. ``gates``: what SARIF and JUnit judge. ``report_file``: where the reports were read
+    from, the location of findings about models that are no file. ``spec_version``: of CycloneDX. ``model_index``: the name under which a
+    model card lists its results.
     """
 
     layout: Layout = field(default_factory=Layout)
-    every_row: bool = False
     gates: Gates = field(default_factory=Gates)
     report_file: str | None = None
     spec_version: str = "1.6"

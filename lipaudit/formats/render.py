@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lipaudit.formats.layout import Layout
+from lipaudit.formats.layout import WHOLE
 from lipaudit.formats.markdown import render as markdown
 from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.registry import FORMATS, format_of_file
@@ -29,5 +29,5 @@ def render_for_file(report: AuditReport, file: Path) -> str | bytes:
     """The content of a file with the report, in the format that the ending of its name asks for."""
     shape = FORMATS[format_of_file(file, Audits)]
     shape.check_available()
-    content = shape.render(Audits([report]), Options(Layout(wide=True)))
+    content = shape.render(Audits([report]), Options(WHOLE))
     return content if isinstance(content, bytes) else content + "\n"

@@ -1,94 +1,208 @@
-"""The report as a table for a terminal, 100 characters wide unless chosen columns may take more."""
+"""The report for a terminal: first the answer, then the rows that matter most, notes, and what to type next.
+
+The default fits a screen of 80 by 24; a larger one has room for more rows. :class:`~lipaudit.formats.layout.Layout` says what is shown.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from tabulate import tabulate
-
-from lipaudit.formats.columns import COLUMNS, SEPARATOR, Row, cell, default_columns, group_rows, heading
+from lipaudit.escaping import printable
+from lipaudit.formats import paint
+from lipaudit.formats.columns import COLUMNS, FIRST_COLUMNS, default_columns, filled, rows_grid
+from lipaudit.formats.grid import GAP, Column, Grid, Paint
+from lipaudit.formats.layout import Layout
 from lipaudit.formats.options import Audits, Options
+from lipaudit.records.groups import Group, Row, group_by_path, group_repeated, is_chain, layers_of, name_of
 from lipaudit.records.report import AuditReport
-from lipaudit.text.shorten import WIDTH, shorten_end, shorten_paths
-from lipaudit.text.summary import sections, title, warning
+from lipaudit.text.answer import answer, meaning, one_line, short_title
+from lipaudit.text.lines import LABEL, labelled, wrapped
+from lipaudit.text.next_steps import NextStep, next_steps
+from lipaudit.text.summary import missing, remarks, sections, warning
 
-_LABEL = 12
+NO_ROWS = "No operation of this network can stretch a perturbation."
+_FEWEST_ROWS = 3  # rows that are shown however small the screen is
+_ROWS_OF_NO_SCREEN = 20  # where the height is not known and not every row is asked for
+_BAR = 12  # characters of the longest bar
+_DROPPED_FIRST = ("tightness", "op", "geometry", "input")  # of a verbose table that is too wide
 
 
-def render(
-    report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None, wide: bool = False
-) -> str:
-    """One row per layer (or per module path of ``depth`` components), then the network in sentences.
-
-    ``columns`` are keys of :data:`~lipaudit.formats.columns.COLUMNS`; by default remarks on layers get a column of
-    their own where there is room for it. ``wide`` lets chosen columns take the room that their texts need.
-    """
-    rows = group_rows(report.layers, depth)
-    first = warning(report)
-    parts = [textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in (first, title(report.model)) if line]
-    parts.append("" if rows else "\nNo operation of this network can stretch a perturbation.")
-    if rows:
-        parts.append(_table(rows, columns, wide))
-    parts.append("")
-    for section in sections(report):
-        label = section.label
-        for line in section.lines:
-            parts.append(
-                textwrap.fill(
-                    line,
-                    WIDTH,
-                    initial_indent=label.ljust(_LABEL),
-                    subsequent_indent=" " * _LABEL,
-                    break_on_hyphens=False,
-                )
-            )
-            label = ""
-    return "\n".join(parts)
+def render(report: AuditReport, layout: Layout | None = None) -> str:
+    """The report as text; by default the first screen of a terminal of 80 by 24 characters."""
+    layout = layout or Layout()
+    if layout.quiet:
+        return one_line(report)
+    above = _above(report, layout)
+    below = _verbose_sections(report, layout) if layout.verbose else _below(report, layout)
+    room = None if layout.height is None else layout.height - len(above) - len(below) - 5
+    return "\n".join([*above, "", *_rows(report, layout, room), *([""] if below else []), *below]).rstrip("\n")
 
 
 def render_audits(audits: Audits, options: Options) -> str:
-    """The tables of several reports, one below the other."""
-    layout = options.layout
-    return "\n\n\n".join(render(report, layout.columns, layout.depth, layout.wide) for report in audits.reports)
+    """Several reports one below the other."""
+    gap = "\n" if options.layout.quiet else "\n\n\n"
+    return gap.join(render(report, options.layout) for report in audits.reports)
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str] | None, wide: bool) -> str:
-    keys = list(columns or default_columns(rows))
-    cells = {key: [cell(key, row) for row in rows] for key in (*keys, "note")}
-    heads = {key: heading(key, rows) for key in cells}
-    natural = {key: max(len(heads[key]), *map(len, texts)) for key, texts in cells.items()}
-    room = WIDTH - SEPARATOR * (len(keys) - 1) - sum(natural[key] for key in keys)
-    widths = {key: natural[key] for key in keys}
-    if columns is None and any(cells["note"]) and room >= COLUMNS["note"].floor + SEPARATOR:
-        keys.append("note")
-        widths["note"] = min(natural["note"], room - SEPARATOR)
-    if columns is None or not wide:
-        _narrow(widths, -room)
-    fitted = [_fit(key, cells[key], widths[key]) for key in keys]
-    # tabulate widens a column to its heading plus two; as a row, the heading takes no more room than it needs
-    rules = ["-" * max(len(heads[key]), *map(len, texts)) for key, texts in zip(keys, fitted, strict=True)]
-    text = tabulate(
-        [[heads[key] for key in keys], rules, *zip(*fitted, strict=True)],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=["right" if COLUMNS[key].numeric else "left" for key in keys],
-    )
-    return "\n".join(line.rstrip() for line in text.splitlines())
+def _above(report: AuditReport, layout: Layout) -> list[str]:
+    """The title, the answer, and what it means."""
+    first = warning(report)
+    lines = wrapped(first, layout.width)
+    lines += [paint.bold(line, layout.colour) for line in wrapped(short_title(report.model), layout.width)]
+    lines.append("")
+    entries = answer(report)
+    labels = ["  " * (entry.level + 1) + entry.label for entry in entries]
+    margin = max(map(len, labels)) + 2
+    for number, (label, entry) in enumerate(zip(labels, entries, strict=True)):
+        text = textwrap.wrap(entry.text, layout.width - margin, break_on_hyphens=False)
+        text[0] = paint.bold(text[0], layout.colour and number == 0)
+        lines += [label.ljust(margin) + text[0], *(" " * margin + line for line in text[1:])]
+    return [*lines, "", *wrapped(meaning(report), layout.width)]
 
 
-def _narrow(widths: dict[str, int], excess: int) -> None:
-    """Take ``excess`` characters from the text columns, always from the one with most to spare above its floor."""
-    spare = {key: width - COLUMNS[key].floor for key, width in widths.items() if not COLUMNS[key].numeric}
-    for _ in range(excess):
-        widest = max(spare, key=spare.__getitem__, default="")
-        if not widest or spare[widest] <= 0:
-            return
-        spare[widest] -= 1
-        widths[widest] -= 1
+def _below(report: AuditReport, layout: Layout) -> list[str]:
+    """What is missing, notes, and what to type next, as short as they are."""
+    lines = labelled("Missing", missing(report, brief=True), layout.width)
+    lines += labelled("Notes", remarks(report), layout.width)
+    return lines + _next(next_steps(report), layout)
 
 
-def _fit(key: str, texts: list[str], width: int) -> list[str]:
-    if key == "layer":
-        return shorten_paths(texts, width)
-    return [shorten_end(text, width) for text in texts]
+def _verbose_sections(report: AuditReport, layout: Layout) -> list[str]:
+    lines: list[str] = []
+    for section in sections(report):
+        lines += labelled(section.label, section.lines, layout.width)
+    return lines
+
+
+def _next(steps: Sequence[NextStep], layout: Layout) -> list[str]:
+    """One line per step: a whole command where all of them fit, else what to add to the one that was typed."""
+    if not layout.typed:
+        return []
+    typed = printable(layout.typed)
+    whole = [step.type or f"{typed} {step.add}" for step in steps]
+    short = [step.type or f"add {step.add}" for step in steps]
+    for commands in (whole, short):
+        longest = max(map(len, commands), default=0)
+        lines = [f"{c.ljust(longest)}   {step.why}" for c, step in zip(commands, steps, strict=True)]
+        if max(map(len, lines), default=0) + LABEL <= layout.width:
+            break
+    return [label.ljust(LABEL) + line for label, line in zip(("Next", *[""] * len(lines)), lines, strict=False)]
+
+
+def _rows(report: AuditReport, layout: Layout, room: int | None) -> list[str]:
+    """The table with the line above it; ``room`` is how many rows the screen has left."""
+    if not report.layers:
+        return [NO_ROWS]
+    rows = chosen_rows(report, layout, room)
+    order = layout.order or ("depth" if layout.every_row else "share")
+    shown = sum(len(layers_of(row)) for row in rows)
+    heading = _heading(shown, len(report.layers), order, rows)
+    table = _grid(rows, layout)
+    lines = table.terminal(_table_width(layout), _painter(table, rows) if layout.colour else None).splitlines()
+    return [*wrapped(heading, layout.width), *lines]
+
+
+def chosen_rows(report: AuditReport, layout: Layout, room: int | None = None) -> tuple[Row, ...]:
+    """The rows that are shown, in their order: all of them; or equal layers together, and as many as there is room for."""
+    limit = layout.top if layout.top is not None else None if layout.every_row else max(room or 0, _FEWEST_ROWS)
+    if layout.height is None and layout.top is None and not layout.every_row:
+        limit = None if layout.depth is not None else _ROWS_OF_NO_SCREEN
+    order = layout.order or ("depth" if layout.every_row else "share")
+    rows: tuple[Row, ...] = report.layers
+    if layout.depth is not None:
+        rows = group_by_path(report.layers, layout.depth, is_chain(report))
+    elif limit is not None and len(rows) > limit:
+        rows = group_repeated(report.layers)
+    return tuple(sorted(rows, key=_KEYS[order]))[:limit]
+
+
+def _by_share(row: Row) -> tuple[bool, float, float]:
+    """Rows without a bound first, then the largest shares, then the largest factors."""
+    share = row.share if row.share is not None else -math.inf
+    return row.status == "finite", -share, -_log10(row)
+
+
+def _log10(row: Row) -> float:
+    if not isinstance(row, Group):
+        return row.log10
+    product = row.log10_product
+    return row.largest.log10 if product is None else product
+
+
+def _natural(row: Row) -> list[tuple[bool, int, str]]:
+    """Names with their numbers in the order of numbers."""
+    parts = re.split(r"([0-9]+)", name_of(row))
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+
+
+_KEYS: dict[str, Callable[[Row], Any]] = {
+    "share": _by_share,
+    "factor": lambda row: (row.status == "finite", -_log10(row)),
+    "depth": lambda _row: 0,
+    "name": _natural,
+}
+_ORDERED = {
+    "share": "the largest share first",
+    "factor": "the largest factor first",
+    "depth": "in the order of computation",
+    "name": "by name",
+}
+
+
+def _heading(shown: int, all_rows: int, order: str, rows: Sequence[Row]) -> str:
+    """What the table is a part of, and in which order."""
+    if order == "share" and all(row.share is None for row in rows):
+        order = "factor"
+    count = f"All {all_rows} rows" if shown == all_rows else f"{shown} of {all_rows} rows"
+    if all_rows == 1:
+        count = "The only row"
+    together = ", equal ones together" if any(isinstance(row, Group) and row.repeated for row in rows) else ""
+    more = "" if shown == all_rows and not together else " (--all: every row)"
+    return f"{count}{together}, {_ORDERED[order]}{more}"
+
+
+def _grid(rows: Sequence[Row], layout: Layout) -> Grid:
+    keys = layout.columns or _columns(rows, layout)
+    table = rows_grid(rows, keys)
+    if not layout.bars or layout.columns is not None or "share" not in keys:
+        return table
+    largest = max((abs(row.share or 0.0) for row in rows), default=0.0)
+    bars = ["█" * round(_BAR * max(row.share or 0.0, 0.0) / largest) if largest else "" for row in rows]
+    return Grid((*table.columns, Column("")), tuple((*cells, bar) for cells, bar in zip(table.rows, bars, strict=True)))
+
+
+def _table_width(layout: Layout) -> int | None:
+    """The room for the table; a file's is as wide as its texts need, and so are chosen columns where ``wide`` says so."""
+    return None if layout.wide and (layout.columns is not None or layout.height is None) else layout.width
+
+
+def _columns(rows: Sequence[Row], layout: Layout) -> tuple[str, ...]:
+    """The columns that are chosen for the reader: those with something to say, as many as fit beside each other."""
+    if not layout.verbose:
+        return filled(FIRST_COLUMNS, rows)
+    keys = default_columns(rows)
+    width = _table_width(layout)
+    room = math.inf if width is None else width - rows_grid(rows, keys).natural_width() - GAP
+    if room >= COLUMNS["note"].floor and any(COLUMNS["note"].text(row) for row in rows):
+        return (*keys, "note")
+    for key in _DROPPED_FIRST:
+        if width is None or rows_grid(rows, keys).least_width() <= width:
+            break
+        keys = tuple(k for k in keys if k != key)
+    return keys
+
+
+def _painter(table: Grid, rows: Sequence[Row]) -> Paint:
+    """Rows without a bound in red, bars in colour."""
+    bars = len(table.columns) - 1 if table.columns and table.columns[-1].heading == "" else None
+
+    def colour(row: int, column: int, text: str) -> str:
+        if column == bars:
+            return paint.cyan(text)
+        return paint.red(text) if rows[row].status != "finite" and table.columns[column].numeric else text
+
+    return colour

@@ -12,7 +12,7 @@ from lipaudit.text.method import has_estimates, is_undefined
 from lipaudit.text.numbers import MOST, names_text, share_text
 
 # log10 of a figure that is far above the true constant of any network that works
-_ASTRONOMICAL = 25.0
+ASTRONOMICAL = 25.0
 _NORMALIZATIONS = ("normalization", "layer_norm", "group_norm", "instance_norm", "rms_norm")
 # why rows of these rules are large, whatever the network does on usual inputs
 _CAUSES = {
@@ -69,7 +69,7 @@ def advice(report: AuditReport) -> Iterable[str]:
         yield "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them."
     if network.rigor != "estimate" and network.status == "finite":
         yield from map(printable, _where_to_lower(stretching(report)[:MOST]))
-    if network.rigor != "estimate" and network.log10 > _ASTRONOMICAL:
+    if network.rigor != "estimate" and network.log10 > ASTRONOMICAL:
         yield _astronomical(report)
     if network.lower_bound is None and network.rigor != "estimate" and network.log10 > 1.0:
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
@@ -112,17 +112,18 @@ def _without_rule(report: AuditReport) -> bool:
 
 
 def _astronomical(report: AuditReport) -> str:
+    large = [f"{kind} ({share_text(share)})" for kind, share in causes(report)]
+    why = f" What makes it large: {'; '.join(large)}." if large else " Its depth makes it large: factors multiply."
+    return f"A figure this large is a true bound and says nothing useful about typical inputs.{why}"
+
+
+def causes(report: AuditReport) -> list[tuple[str, float]]:
+    """What makes a bound large, whatever the network does on usual inputs, and its share; the largest first."""
     shares = {
         cause: sum(layer.share or 0.0 for layer in report.layers if _kind(layer) == kind)
         for kind, cause in _CAUSES.items()
     }
-    causes = [
-        f"{cause} ({share_text(share)})"
-        for cause, share in sorted(shares.items(), key=lambda entry: -entry[1])
-        if share >= 0.1
-    ]
-    why = f" What makes it large: {'; '.join(causes)}." if causes else " Its depth makes it large: factors multiply."
-    return f"A figure this large is a true bound and says nothing useful about typical inputs.{why}"
+    return [(cause, share) for cause, share in sorted(shares.items(), key=lambda entry: -entry[1]) if share >= 0.1]
 
 
 def _kind(layer: LayerRecord) -> str:

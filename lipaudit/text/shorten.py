@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 ELLIPSIS = "…"
-WIDTH = 100  # characters of a line of a table on a terminal
 
 
 def shorten_end(text: str, width: int) -> str:
@@ -21,19 +21,26 @@ def shorten_paths(paths: Sequence[str], width: int) -> list[str]:
     """Each path within ``width`` characters; different paths stay different.
 
     The cut is in the middle: a third of the room goes to the beginning, the rest to the end. Where this makes two paths
-    equal, other divisions are tried; where none keeps them apart, the paths are numbered.
+    equal, other divisions are tried, first one for all paths, then one for each that no other path begins and ends like; where
+    there is none, the paths are numbered.
 
     >>> shorten_paths(["features.denseblock1.denselayer1.conv1", "features.denseblock2.denselayer1.conv1"], 24)
     ['feat…1.denselayer1.conv1', 'feat…2.denselayer1.conv1']
     """
-    different = set(paths)
+    different = list(dict.fromkeys(paths))
     third = (width - 1) // 3
-    for head in sorted(range(width), key=lambda h: abs(h - third)):
-        short = {path: _middle(path, width, head) for path in different}
-        if len(set(short.values())) == len(different):
-            return [short[path] for path in paths]
-    number = {path: i for i, path in enumerate(dict.fromkeys(paths), start=1)}
-    return [_numbered(path, width, number[path]) for path in paths]
+    heads = sorted(range(width), key=lambda h: abs(h - third))
+    for head in heads:
+        if len({_middle(path, width, head) for path in different}) == len(different):
+            return [_middle(path, width, head) for path in paths]
+    counts = {head: Counter(_middle(path, width, head) for path in different) for head in heads}
+    short: dict[str, str] = {}
+    for number, path in enumerate(different, start=1):
+        cuts = (_middle(path, width, head) for head in heads if counts[head][_middle(path, width, head)] == 1)
+        short[path] = next(cuts, _numbered(path, width, number))
+    if len(set(short.values())) < len(different):
+        short = {path: _numbered(path, width, number) for number, path in enumerate(different, start=1)}
+    return [short[path] for path in paths]
 
 
 def _middle(path: str, width: int, head: int) -> str:

@@ -27,6 +27,7 @@ from lipaudit.text.numbers import (
     upper_text,
 )
 
+_MOST_REASONS = 2
 # notes of rows whose maximum over frequencies is not found to the tolerance
 _LOOSER = ("flat spectrum", "reshaped kernel")
 
@@ -73,9 +74,9 @@ def sections(report: AuditReport) -> tuple[Section, ...]:
         Section.of("Result", _result(report)),
         Section.of("Scope", _scope(report)),
         Section.of("Costs most", _costs(report)),
-        Section.of("Missing", _missing(report)),
+        Section.of("Missing", missing(report)),
         Section.of("What to do", advice(report)),
-        Section.of("Remarks", _remarks(report)),
+        Section.of("Remarks", remarks(report)),
         Section.of("Time", _time(report.timings)),
     )
     return tuple(section for section in candidates if section.lines)
@@ -85,7 +86,7 @@ def headline(report: AuditReport) -> str:
     """The network's figure in one sentence; never a number where the status is not finite."""
     network, where = report.network, place(report.settings, report.network.domain)
     if network.status != "finite":
-        counts = _counts(report)
+        counts = _obstacles(report)
         because = f", because {' and '.join(counts)}" if counts else ""
         if network.status == "unbounded":
             return f"UNBOUNDED: no finite bound can be given for the network over {where}{because}."
@@ -98,7 +99,7 @@ def headline(report: AuditReport) -> str:
         return printable(f"The output does not depend on the input: the bound is 0.{because}")
     if network.rigor == "estimate":
         return (
-            f"The largest change of the output for a change of the input by 1 ({_unit(report)}) is estimated to be "
+            f"The largest change of the output for a change of the input by 1 ({unit(report)}) is estimated to be "
             f"{_said(network)}, over {where}: an estimate by {printable(report.settings.method)}, not a bound"
             + (
                 f", and too small: a stretching by {lower_text(network.lower_bound or 0.0)} was found."
@@ -106,17 +107,17 @@ def headline(report: AuditReport) -> str:
                 else "."
             )
         )
-    return f"A change of the input by 1 ({_unit(report)}) can change the output by {_said(network)}, over {where}."
+    return f"A change of the input by 1 ({unit(report)}) can change the output by {_said(network)}, over {where}."
 
 
-def _unit(report: AuditReport) -> str:
+def unit(report: AuditReport) -> str:
     """In what a change of the input counts: where the domain is one of pixels, they are normalised before the network reads them."""
     pixels = report.network.domain == "pixels" or report.settings.radius_in == "pixels"
     normalised = report.model.preprocessing is not None and not pixels_are_the_input(report)
     return "l2, after normalisation" if pixels and normalised else "l2"
 
 
-def _counts(report: AuditReport) -> list[str]:
+def _obstacles(report: AuditReport) -> list[str]:
     """How many operations stand in the way of a finite figure, and why."""
     undefined = [layer for layer in report.layers if is_undefined(report, layer)]
     missing = [layer.status for layer in report.layers if layer not in undefined]
@@ -134,7 +135,7 @@ def _result(report: AuditReport) -> Iterable[str]:
     if network.status == "finite" and not report.settings.structure:
         reciprocal = reciprocal_text(network.upper_bound, network.log10_upper_bound)
         if reciprocal:
-            yield f"Read it so: a change of the input of at most {reciprocal} moves the output by at most 1."
+            yield f"That is: a change of the input of at most {reciprocal} moves the output by at most 1."
         if pixel := in_pixels(report, network):
             yield f"Measured in pixels in [0, 1], before the model's own normalisation: {pixel}."
     for other in network.other_domains:
@@ -198,13 +199,12 @@ def _scope(report: AuditReport) -> Iterable[str]:
     ours = is_ours(report.settings)
     if not ours:
         yield printable(f"Norms of weights by {cited(report.settings)}. Rounding is not accounted for.")
-        yield "Published methods have no lower bounds: for weights the columns lower and ratio are blank, or left out."
+        yield "Published methods have no lower bounds: for weights the columns lower and tightness are blank, or left out."
     products = any(layer.rigor == "numerical" and layer.weight_shape is None for layer in report.layers)
     if (ours or products) and "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
         yield (
-            "Numerical, because products of signals (gating, attention) stretch by as much as the signals are large: how "
-            "large they become follows from their values at one input, computed in float64 without a margin for rounding, "
-            "and a radius around them."
+            "Numerical, because products of signals (gating, attention) stretch by as much as the signals are large, which is computed "
+            "without a margin for rounding (`lipaudit explain rigor`)."
         )
     two_sided = any(layer.tightness is not None for layer in report.layers)
     if two_sided and not ours:
@@ -214,9 +214,8 @@ def _scope(report: AuditReport) -> Iterable[str]:
         )
     if two_sided and ours:
         yield (
-            f"Tolerance {report.settings.tolerance:g}: so closely the norm of a matrix, or a convolution's maximum over "
-            "frequencies, is found. The ratio is what is left between a row's own upper and lower bound; for "
-            "zero-padded convolutions that includes the effect of the border."
+            f"Tolerance {report.settings.tolerance:g}: how closely the norm of a matrix, or a convolution's maximum over frequencies, "
+            "is found (`lipaudit explain tolerance`)."
         )
     looser = [layer.name for layer in report.layers if any(word in layer.note for word in _LOOSER)]
     if looser:
@@ -238,34 +237,46 @@ def _costs(report: AuditReport) -> Iterable[str]:
         else:
             yield printable(f"{layer.name} ({layer.op}): factor {factor}")
     if shared:
-        yield (
-            "A share is the row's part of everything that stretches, counted in logarithms because factors multiply: "
-            "positive shares add up to 100%, a row that shrinks has a negative one."
-        )
+        yield "Shares are counted in logarithms; positive ones add up to 100% (`lipaudit explain share`)."
     if report.layers and not rows and not report.settings.structure:
         branches = "; what is above 1 comes from adding or joining branches" if report.network.log10 > 0.0 else ""
         none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
         yield f"{none}: none of the finite factors is above 1{branches}."
 
 
-def _missing(report: AuditReport) -> Iterable[str]:
+def missing(report: AuditReport, brief: bool = False) -> tuple[str, ...]:
+    """Which operations have no finite figure, where and why; ``brief`` names one place of each, and two reasons."""
+    lines = tuple(map(printable, _missing(report, brief)))
+    if not brief or len(lines) <= _MOST_REASONS:
+        return lines
+    return (*lines[:_MOST_REASONS], f"and {count_text(len(lines) - _MOST_REASONS, 'reason')} more (-v)")
+
+
+def _missing(report: AuditReport, brief: bool) -> Iterable[str]:
     places: dict[tuple[str, str, str], list[str]] = {}
     for layer in report.layers:
         if layer.status != "finite":
             places.setdefault((layer.status, layer.op, layer.reason), []).append(layer.name)
     for (status, op, reason), names in places.items():
-        yield printable(f"{status}: {op} at {names_text(names)}" + (f": {reason}" if reason else ""))
+        where = (
+            names_text(names)
+            if not brief
+            else names[0]
+            if len(names) == 1
+            else f"{len(names)} places, first {names[0]}"
+        )
+        yield f"{status}: {op} at {where}" + (f": {reason.partition(': ')[0] if brief else reason}" if reason else "")
     told = [reason for _, _, reason in places if reason]
     for reason in report.network.reasons:
         if not any(known in reason for known in told):
-            yield printable(reason)
+            yield reason
 
 
-def _remarks(report: AuditReport) -> Iterable[str]:
+def remarks(report: AuditReport) -> tuple[str, ...]:
+    """What a reader must know beside the figures."""
     unused = report.model.unused_parameters
-    if unused:
-        yield printable(f"{count_text(len(unused), 'parameter')} never used in the output: {names_text(unused)}.")
-    yield from map(printable, report.notes)
+    first = f"{count_text(len(unused), 'parameter')} never used in the output: {names_text(unused)}."
+    return tuple(map(printable, (*([first] if unused else []), *report.notes)))
 
 
 def _time(timings: dict[str, float]) -> Iterable[str]:

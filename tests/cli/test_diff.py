@@ -41,7 +41,7 @@ def test_the_table_goes_to_stdout_and_nothing_to_stderr(capsys: Capture) -> None
     assert main(["diff", "before.json", "after.json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert out.startswith("Before      resnet50 (torchvision")
+    assert out.startswith("Before      resnet50 · torchvision")
     assert "l2 " not in out
     assert main(["diff", "before.json", "after.json", "--all"]) == 0
     assert "\nl2 " in capsys.readouterr().out

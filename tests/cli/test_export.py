@@ -11,7 +11,8 @@ from huggingface_hub import ModelCard
 
 from lipaudit.cli import main
 from lipaudit.formats.huggingface import update_card
-from lipaudit.formats.options import Audits
+from lipaudit.formats.layout import WHOLE
+from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.registry import FORMATS, format_names
 from lipaudit.records.report_array import to_json_array
 from tests.places import ROOT
@@ -38,7 +39,7 @@ def test_to_stdout_and_to_a_file(name: str, capsys: pytest.CaptureFixture[str], 
     out, err = capsys.readouterr()
     assert err == ""
     if name != "sarif":  # where the place of a report is that of the file
-        assert out == f"{FORMATS[name].render(Audits([fakes.report()]))}\n"
+        assert out == f"{FORMATS[name].render(Audits([fakes.report()]), Options(WHOLE))}\n"
     assert main(["export", "one.json", "--to", name, "-o", "out"]) == 0
     assert capsys.readouterr() == ("", "lipaudit: report written to out\n")
     assert (folder / "out").read_text(encoding="utf-8") == out

@@ -132,11 +132,11 @@ def test_a_diff_takes_a_row_of_either_record(capsys: Capture) -> None:
     assert main(["diff", "fleet.jsonl", "one.json"]) == 2
     assert "fleet.jsonl has 4 models: pick one by --model SPEC (net, gated, gated --domain" in capsys.readouterr().err
     assert main(["diff", "fleet.jsonl", "one.json", "--model", "net"]) == 0
-    assert "Before      net (" in capsys.readouterr().out
+    assert "Before      net · " in capsys.readouterr().out
     assert main(["diff", "fleet.jsonl", "fleet.jsonl", "--model", "net", "--model", "gated"]) == 0
     out = capsys.readouterr().out
-    assert "Before      net (" in out
-    assert "After       gated (" in out
+    assert "Before      net · " in out
+    assert "After       gated · " in out
     assert main(["diff", "one.json", "fleet.jsonl", "--model", BROKEN]) == 2
     assert "could not be audited, so there is no report of it" in capsys.readouterr().err
     assert main(["diff", "fleet.jsonl", "fleet.jsonl", *["--model", "net"] * 3]) == 2

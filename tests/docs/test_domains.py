@@ -47,14 +47,14 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("root")
 def test_the_page_shows_both_domains(capsys: pytest.CaptureFixture[str]) -> None:
     (command,) = re.findall(r"^`lipaudit (sample_models/digits_se.*?)` prints$", PAGE, re.MULTILINE)
-    assert main([*command.split(), "--quiet"]) == 0
+    assert main(command.split()) == 0
     assert_printed(blocks(PAGE)[0], capsys.readouterr().out.splitlines())
 
 
 @pytest.mark.usefixtures("root")
 def test_the_page_shows_the_rows_over_pixels(capsys: pytest.CaptureFixture[str]) -> None:
     command = next(line for line in PAGE.splitlines() if line.startswith(f"lipaudit {NETWORK} --domain pixels"))
-    assert main([*shlex.split(command)[1:], "--quiet"]) == 0
+    assert main(shlex.split(command)[1:]) == 0
     _, shown = blocks(PAGE)
     assert_printed(shown, capsys.readouterr().out.splitlines())
 

@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lipaudit.fleet.entry import DONE, Entry
-from lipaudit.fleet.render import GATES, HEADINGS, render
+from lipaudit.fleet.render import HEADINGS, render
 from lipaudit.fleet.summary import Row, row_of
 from lipaudit.records.report import AuditReport
 from tests.records import (
@@ -88,11 +88,11 @@ def test_the_table_rounds_bounds_up_and_marks_estimates() -> None:
 def test_gates_are_a_column_and_a_count_where_any_was_asked_for() -> None:
     judged = [replace(ROWS[0], gates=["max-layer", "strict"]), replace(ROWS[1], gates=[]), ROWS[-1]]
     head, *body = cells(render(judged, {}, "markdown"))
-    assert tuple(head) == (*HEADINGS[:-1], GATES, HEADINGS[-1])
-    assert [line[-2] for line in body] == ["max-layer, strict", "met", ""]
-    lines = render(judged, {}, "table", wide=False).splitlines()
+    assert tuple(head) == HEADINGS
+    assert [line[6] for line in body] == ["max-layer, strict", "met", ""]
+    lines = render(judged, {}, "table", 100).splitlines()
     assert max(map(len, lines)) <= 100
-    start = lines[0].index(GATES)
+    start = lines[0].index("gates")
     assert [line[start : start + 10].strip() for line in lines[2:5]] == ["2 exceeded", "met", ""]
     assert lines[-1] == "3 models: 1 with a finite bound, 1 unbounded, 1 failed; 1 exceeds a gate."
     assert render([judged[1]], {}, "table").splitlines()[-1] == "1 model: 1 unbounded; none exceeds a gate."
@@ -107,22 +107,35 @@ def test_gates_are_a_column_and_a_count_where_any_was_asked_for() -> None:
 
 
 def test_a_structure_has_no_figure_and_says_so() -> None:
-    (line,) = (line for line in render([row(STRUCTURE)], {}, "table").splitlines() if line.startswith("net"))
-    assert line.split() == ["net", "finite", "structure", "global", "0"]
+    lines = render([row(STRUCTURE)], {}, "table").splitlines()
+    assert lines[0].split() == ["model", "status", "rigor", "domain", "layers"]
+    assert lines[2].split() == ["net", "finite", "structure", "global", "0"]
 
 
-def test_a_table_at_a_terminal_fits_and_keeps_names_apart() -> None:
-    long = [replace(ROWS[0], spec=f"models/{'deep/' * 20}{i}.onnx", costliest="layer." * 30) for i in range(3)]
-    lines = render([*ROWS, *long], {}, "table", wide=False).splitlines()
-    assert max(map(len, lines)) <= 100
-    names = [line.split()[0] for line in lines[2 + len(ROWS) : 5 + len(ROWS)]]
-    assert len(set(names)) == 3
-    assert [line[-12:] for line in lines[2 + len(ROWS) : 5 + len(ROWS)]] == ["layer. (3.9%)"[-12:]] * 3
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_table_at_a_terminal_fits_and_keeps_names_apart(width: int) -> None:
+    long = [replace(ROWS[0], spec=f"models/{'deep/' * 20}{i}.onnx", costliest="layer." * 30 + "conv") for i in range(3)]
+    text = render([*ROWS, *long], {}, "table", width)
+    assert max(map(len, text.splitlines())) <= width
+    names = [line.split()[0] for line in text.splitlines() if ".onnx " in line]
+    assert len(set(names[:3])) == 3
+    assert text.count(".conv  ") == 3  # the end of a layer's name
+    assert text.count("3.9%") >= 3
+
+
+def test_what_all_models_share_gives_way_to_what_they_do_not() -> None:
+    alike = [
+        replace(ROWS[0], spec=f"models/{'deep/' * 8}{i}.onnx", costliest="stage.block.layer." * 3) for i in range(3)
+    ]
+    assert "domain" in render(alike, {}, "table", 140).splitlines()[0]
+    assert "domain" not in render(alike, {}, "table", 80).splitlines()[0]
+    mixed = [*alike, replace(alike[0], spec="net", domain="pixels")]
+    assert "domain" in render(mixed, {}, "table", 80)
 
 
 def test_markdown_reads_back_as_the_same_cells() -> None:
     head, *body = cells(render(ROWS, {}, "markdown"))
-    assert tuple(head) == HEADINGS
+    assert tuple(head) == tuple(heading for heading in HEADINGS if heading != "gates")
     assert [line[2] for line in body] == ["21.46", "", "", "~21.46", "8.712", "-inf", ""]
     assert body[-1][0] == 'a|b<i>"c"\\t\\n\\x1b[2J\\udce9\\'
     assert body[-1][-1] == "is broken"

@@ -1,104 +1,65 @@
 from __future__ import annotations
 
-import json
-import math
-from typing import Any
-
 import pytest
 
 from lipaudit.errors import UsageError
 from lipaudit.formats.columns import (
     COLUMNS,
     DEFAULT_COLUMNS,
-    Group,
+    FIRST_COLUMNS,
     cell,
     default_columns,
-    group_rows,
-    least_width,
     parse_columns,
+    rows_grid,
 )
+from lipaudit.records.groups import Group, group_by_path
 from lipaudit.records.report import LayerRecord
-from tests.places import SAMPLES
 from tests.records import (
     fakes,
 )
 
-SAMPLE = SAMPLES / "expected" / "digits_resnet.json"
+
+def group(*layers: LayerRecord, **options: bool) -> Group:
+    return Group("body", layers, **options)
 
 
-def test_grouping_keeps_shallow_rows_and_sums_the_shares_of_deep_ones() -> None:
-    rows = group_rows(fakes.resnet_layers(), 1)
-    assert [row.label if isinstance(row, Group) else row.name for row in rows] == [
-        "conv1",
-        "maxpool",
-        "layer1 (10 layers)",
-        "layer2 (10 layers)",
-        "layer3 (10 layers)",
-        "avgpool",
-        "fc",
-    ]
-    shares = [row.share for row in rows if row.share is not None]
-    assert math.fsum(share for share in shares if share > 0) == pytest.approx(1.0)
-
-
-def test_a_group_shows_no_bound() -> None:
-    (group,) = group_rows((fakes.layer("body.0", share=0.25), fakes.layer("body.1", share=0.5)), 1)
-    shown = {key: cell(key, group) for key in COLUMNS}
-    assert {key: text for key, text in shown.items() if text} == {
+def test_a_group_shows_what_its_rows_have_in_common_its_largest_factor_and_the_sum_of_shares() -> None:
+    pair = group(fakes.layer("body.0", 2.5, share=0.25), fakes.layer("body.1", 4.25, share=0.5))
+    assert {key: text for key in COLUMNS if (text := cell(key, pair))} == {
         "layer": "body (2 layers)",
+        "op": "conv2d",
+        "factor": "max 4.25",
         "share": "75.0%",
+        "rule": "convolution",
+        "rigor": "certified",
         "status": "finite",
+        "reads": "input",
     }
+
+
+def test_a_group_that_follows_each_other_shows_the_product_rounded_up() -> None:
+    chain = group(fakes.layer("body.0", 2.5), fakes.layer("body.1", 0.1), chain=True)
+    assert cell("factor", chain) == "0.2501"
+    huge = group(*(fakes.layer(f"body.{i}", 1e200) for i in range(3)), chain=True)
+    assert cell("factor", huge) == "10^600.01"
+    zero = fakes.layer("body.0", upper_bound=0.0, log10_upper_bound=None)
+    assert cell("factor", group(zero, fakes.layer("body.1"), chain=True)) == "0"
+    assert cell("factor", group(fakes.estimated("body.0", 2.0), fakes.layer("body.1"), chain=True)) == "~4"
+    assert cell("factor", group(fakes.estimated("body.0", 3.0), fakes.layer("body.1"))) == "max ~3"
+
+
+def test_a_group_of_one_row_shows_its_figures() -> None:
+    row = fakes.layer("body.0", 2.5)
+    assert [cell(key, group(row)) for key in ("factor", "lower", "upper", "tightness")] == [
+        cell(key, row) for key in ("factor", "lower", "upper", "tightness")
+    ]
 
 
 def test_a_group_does_not_hide_a_missing_bound() -> None:
     deep = fakes.missing("body.se.mul", "unbounded", "mul", "a product")
-    (group,) = group_rows((fakes.layer("body.0", share=0.25), deep), 1)
-    assert cell("upper", group) == "unbounded"
-    assert cell("share", group) == ""
-
-
-def test_repeated_use_of_a_module_is_grouped_by_its_module() -> None:
-    rows = group_rows((fakes.layer("net.relu"), fakes.layer("net.relu#2")), 1)
-    assert [row.label for row in rows if isinstance(row, Group)] == ["net (2 layers)"]
-
-
-def onnx_layer(name: str, **changes: Any) -> LayerRecord:
-    return fakes.layer(name, module=name.removeprefix("/").replace("shortcut.0", "shortcut_0"), **changes)
-
-
-@pytest.mark.parametrize(
-    ("depth", "labels"),
-    [
-        (1, ["/block1 (3 layers)", "/head (1 layer)", "/ReduceMean"]),
-        (2, ["/block1/conv1 (1 layer)", "/block1/shortcut (2 layers)", "/head/Gemm", "/ReduceMean"]),
-        (3, ["/block1/conv1/Conv", "/block1/shortcut/shortcut (2 layers)", "/head/Gemm", "/ReduceMean"]),
-    ],
-)
-def test_names_with_slashes_are_grouped_by_their_components(depth: int, labels: list[str]) -> None:
-    names = (
-        "/block1/conv1/Conv",
-        "/block1/shortcut/shortcut.0/Conv",
-        "/block1/shortcut/shortcut.1/Conv",
-        "/head/Gemm",
-        "/ReduceMean",
-    )
-    rows = group_rows([onnx_layer(name) for name in names], depth)
-    assert [row.label if isinstance(row, Group) else row.name for row in rows] == labels
-
-
-def test_rows_without_a_module_are_grouped_by_their_name() -> None:
-    (group,) = group_rows([fakes.layer(name, module="") for name in ("net.a", "net.b")], 1)
-    assert isinstance(group, Group)
-    assert group.label == "net (2 layers)"
-
-
-def test_a_sample_onnx_model_is_grouped_by_its_blocks() -> None:
-    entries = json.loads(SAMPLE.read_text(encoding="utf-8"))["layers"]
-    layers = [fakes.layer(entry["name"], module=entry["module"]) for entry in entries]
-    labels = [row.label for row in group_rows(layers, 1) if isinstance(row, Group)]
-    blocks = ["/stem (2 layers)", "/block1 (2 layers)", "/block2 (3 layers)", "/block3 (2 layers)"]
-    assert labels == [*blocks, "/pool (1 layer)", "/head (1 layer)"]
+    pair = group(fakes.layer("body.0", share=0.25), deep, chain=True)
+    assert [cell(key, pair) for key in ("factor", "upper", "log10", "status")] == ["unbounded"] * 4
+    assert cell("share", pair) == ""
 
 
 def test_shares_are_no_default_column_where_no_row_has_one() -> None:
@@ -106,14 +67,26 @@ def test_shares_are_no_default_column_where_no_row_has_one() -> None:
     assert default_columns(fakes.unsupported().layers) == DEFAULT_COLUMNS[:-1]
 
 
-def test_without_depth_every_row_stays() -> None:
-    assert group_rows(fakes.resnet_layers(), None) == fakes.resnet_layers()
+def test_columns_without_a_value_are_left_out() -> None:
+    bare = (fakes.layer("a", share=0.5, tightness=None, lower_bound=None, log10_lower_bound=None),)
+    assert default_columns(bare) == ("layer", "op", "upper", "share")
+    assert default_columns(group_by_path(fakes.resnet_layers(), 1)) == (
+        "layer",
+        "op",
+        "weight",
+        "input",
+        "geometry",
+        "factor",
+        "share",
+    )
+    shares = (group(fakes.layer("body.a"), fakes.layer("body.b", op="linear")),)
+    assert default_columns(shares) == ("layer", "factor")
 
 
 @pytest.mark.parametrize("status", ["unbounded", "unsupported"])
 def test_a_figure_is_never_shown_beside_another_status(status: str) -> None:
     row = fakes.layer("conv", status=status)
-    assert [cell(key, row) for key in ("lower", "upper", "log10", "ratio")] == ["", status, status, ""]
+    assert [cell(key, row) for key in ("lower", "upper", "log10", "tightness")] == ["", status, status, ""]
 
 
 def test_bounds_are_rounded_outward() -> None:
@@ -132,8 +105,8 @@ def test_a_wrong_list_of_columns_is_refused(text: str, message: str) -> None:
 
 
 def test_the_default_columns_always_fit() -> None:
-    assert least_width(DEFAULT_COLUMNS) <= 100
-    assert all(column.floor >= len(column.key) for column in COLUMNS.values())
+    assert rows_grid(fakes.resnet_layers(), DEFAULT_COLUMNS).least_width() <= 100
+    assert rows_grid(fakes.resnet_layers(), FIRST_COLUMNS).least_width() <= 80
 
 
 def test_control_characters_of_names_are_escaped() -> None:

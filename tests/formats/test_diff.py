@@ -19,6 +19,7 @@ from lipaudit.auditing.diff import diff as diff_reports
 from lipaudit.formats import (
     diff as text,
 )
+from lipaudit.formats.layout import Layout
 from lipaudit.formats.options import Options
 from lipaudit.records.diff import ReportDiff
 from lipaudit.records.report import AuditReport, LayerRecord
@@ -50,7 +51,7 @@ def test_only_what_moved_is_listed_unless_everything_is_asked_for() -> None:
     shown = text.table(moved())
     assert [row[0] for row in rows(shown)] == ["l0", "l1"]
     assert "1 row has the same figures; --all lists it." in words(shown)
-    everything = text.table(moved(), Options(every_row=True))
+    everything = text.table(moved(), Options(Layout(every_row=True)))
     assert [row[0] for row in rows(everything)] == ["l0", "l1", "l2"]
     assert "lists it" not in words(everything)
 
@@ -339,7 +340,7 @@ def test_any_names_and_figures_fit(entries: list[tuple[str, str, float, float]],
         return fakes.layer(entry[0], entry[2 + at], entry[1], **changes)
 
     found = diff_reports(report(0), report(1))
-    lines = text.table(found, Options(every_row=True)).split("\n")
+    lines = text.table(found, Options(Layout(every_row=True))).split("\n")
     assert max(map(len, lines)) <= 100
     assert all(line.isprintable() for line in lines)
     assert {line.count("\t") for line in text.tsv(found).split("\n")} == {len(text.TSV_HEADER) - 1}

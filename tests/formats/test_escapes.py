@@ -28,7 +28,7 @@ from lipaudit.fleet import render as fleet
 from lipaudit.fleet.summary import Row
 from lipaudit.formats.columns import COLUMNS
 from lipaudit.formats.huggingface import update_card
-from lipaudit.formats.layout import Layout
+from lipaudit.formats.layout import WHOLE, Layout
 from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.plot import draw
 from lipaudit.formats.registry import FORMATS, format_names
@@ -100,11 +100,10 @@ def test_printable_text_cannot_drive_a_terminal(text: str) -> None:
     assert not strays(printable_lines(text))
 
 
-EVERYTHING = ",".join(COLUMNS)
 LAYOUTS = {
-    "whole table": ("table", Layout.parse("table", EVERYTHING, None, wide=True)),
+    "whole table": ("table", replace(WHOLE, columns=tuple(COLUMNS))),
     "grouped": ("table", Layout(depth=1)),
-    "whole markdown": ("markdown", Layout.parse("markdown", EVERYTHING, None)),
+    "whole markdown": ("markdown", Layout(columns=tuple(COLUMNS))),
 }
 PICTURES = ("png", "svg")  # see test_no_plot_shows_a_control_character
 
@@ -147,7 +146,7 @@ def test_no_comparison_of_reports_lets_a_control_character_through() -> None:
         compared += 1
         for everything in (False, True):
             for form in format_names(ReportDiff):
-                text = FORMATS[form].render(found, Options(every_row=everything))
+                text = FORMATS[form].render(found, Options(Layout(every_row=everything)))
                 assert not strays(str(text), tabs=form == "tsv"), form
     assert compared > 20
 

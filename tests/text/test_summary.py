@@ -35,7 +35,7 @@ def test_over_pixels_a_change_counts_after_a_known_normalisation() -> None:
     assert start(guess).endswith("a change of the input by 1 (l2, after normalisation")
     everywhere = replace(scaled, network=replace(scaled.network, domain="global"))
     assert start(everywhere) == "A change of the input by 1 (l2"
-    assert "by 1 (l2, after normalisation) can change" in render(scaled)
+    assert "that differ by d (l2, after normalisation) have" in render(scaled)
 
 
 def test_headline_of_a_finite_network_rounds_up() -> None:
@@ -96,7 +96,9 @@ def test_the_scope_names_a_published_method_its_source_and_what_the_tolerance_is
     )
     assert ", 20 iterations or samples; exact for circular padding at stride 1" in method
     assert "stride is ignored" in method
-    assert lower.startswith("Published methods have no lower bounds: for weights the columns lower and ratio are blank")
+    assert lower.startswith(
+        "Published methods have no lower bounds: for weights the columns lower and tightness are blank"
+    )
     assert ", 1 iteration or sample; " in section(fakes.estimate("ryu2019", 1), "Scope")[1]
     assert not any("no lower bounds" in line for line in section(fakes.report(), "Scope"))
     assert tolerance.startswith("Tolerance 0.001: so closely the norms of pooling and resizing")
@@ -148,7 +150,7 @@ def test_the_five_most_expensive_layers_are_named_in_order() -> None:
     assert len(shares) == 5
     assert shares == sorted(shares, reverse=True)
     assert lines[0] == "3.9% of the stretching (log scale): conv1 (conv2d, factor 4.752)"
-    assert lines[-1].startswith("A share is the row's part of everything that stretches")
+    assert lines[-1].startswith("Shares are counted in logarithms")
 
 
 def test_rows_that_shrink_do_not_cost() -> None:

@@ -57,6 +57,6 @@ _VALUES: dict[str, Callable[[LayerRecord], tuple[Any, ...]]] = {
     "input": lambda row: _size(row.input_size),
     "lower": lambda row: _exact(row.lower),
     "upper": lambda row: (_AFTER[kind(row)], *_exact(row.figure)),
-    "ratio": lambda row: _optional(row.tightness),
+    "tightness": lambda row: _optional(row.tightness),
     "share": lambda row: _optional(row.share),
 }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lipaudit.formats.columns import Group, group_rows
+from lipaudit.records.groups import group_by_path, name_of
 from lipaudit.records.report import LayerRecord
 from lipaudit.text.numbers import count_text
 
@@ -65,8 +65,7 @@ def _rest(bars: Sequence[Bar], what: str) -> list[Bar]:
 
 
 def _by_part(rows: Sequence[LayerRecord]) -> list[Bar]:
-    groups = group_rows(rows, 1)
-    return [Bar(g.label if isinstance(g, Group) else g.name, g.share or 0.0) for g in groups]
+    return [Bar(name_of(part), part.share or 0.0) for part in group_by_path(rows, 1)]
 
 
 def _by_operation(rows: Sequence[LayerRecord]) -> list[Bar]:

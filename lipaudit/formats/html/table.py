@@ -11,7 +11,7 @@ from lipaudit.formats.html.ranks import ranks
 from lipaudit.formats.html.scale import Scale
 from lipaudit.records.report import LayerRecord
 
-_FIRST = ("layer", "lower", "upper", "ratio", "share")  # what a narrow screen shows at once
+_FIRST = ("layer", "lower", "upper", "tightness", "share")  # what a narrow screen shows at once
 _LAST = ("rigor", "note")
 _NEEDED = ("layer", "op", "upper")  # columns that stay where nothing is in them
 

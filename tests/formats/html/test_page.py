@@ -157,7 +157,7 @@ def test_the_table_has_the_figures_of_the_terminal(report: AuditReport) -> None:
     assert len(lines) == len(report.layers)
     for line, row in zip(lines, report.layers, strict=True):
         cells = dict(zip(heads, ["".join(entry.itertext()) for entry in line], strict=True))
-        for key in ("layer", "op", "weight", "lower", "ratio", "share"):
+        for key in ("layer", "op", "weight", "lower", "tightness", "share"):
             if key in cells:
                 assert cells[key] == cell(key, row)
         assert cells.get("upper", cells.get("figure")) == cell("upper", row)

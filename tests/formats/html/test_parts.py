@@ -34,7 +34,7 @@ def test_rows_are_ordered_by_exact_values(values: list[float]) -> None:
         fakes.layer(f"r{i}", value, lower_bound=value, tightness=value, share=value) for i, value in enumerate(values)
     ]
     exact = sorted(set(map(Fraction, values)))
-    for key in ("upper", "lower", "ratio", "share"):
+    for key in ("upper", "lower", "tightness", "share"):
         assert ranks(key, rows) == [exact.index(Fraction(value)) for value in values]
 
 

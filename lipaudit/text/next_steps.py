@@ -1,0 +1,68 @@
+"""What to type next: up to three options or commands that suit a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from lipaudit.records.report import AuditReport
+from lipaudit.text.advice import ASTRONOMICAL
+from lipaudit.text.domain import finite_elsewhere, may_be_finite_on_images
+from lipaudit.text.method import has_estimates, is_undefined
+
+MOST = 3
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """Options to ``add`` to the command that was typed, or another command to ``type``; and what it is good for."""
+
+    why: str
+    add: str = ""
+    type: str = ""
+
+
+def next_steps(report: AuditReport) -> tuple[NextStep, ...]:
+    """The first few that suit the report, the most pressing first."""
+    return tuple(islice(_steps(report), MOST))
+
+
+def _steps(report: AuditReport) -> Iterable[NextStep]:
+    network, settings = report.network, report.settings
+    gaps = [layer for layer in report.layers if layer.status == "unsupported"]
+    if any(is_undefined(report, layer) for layer in gaps) or network.rigor == "estimate" or has_estimates(report):
+        yield NextStep("bounds instead of estimates", "--method gram")
+    ops = sorted({layer.op for layer in gaps if not is_undefined(report, layer)})
+    if ops:
+        yield NextStep("what has a rule", type=f"lipaudit rules {ops[0].split('_')[0]}")
+    other = finite_elsewhere(report)
+    if other is not None:
+        yield NextStep("the rows of that bound", f"--domain {other.domain}")
+    elif may_be_finite_on_images(report):
+        yield NextStep("if it reads images with pixels in [0, 1]", "--domain pixels --mean 0 --std 1")
+    if network.status != "finite":
+        yield NextStep("why, and what to do", type="lipaudit explain status")
+        return
+    if settings.structure:
+        return
+    if network.lower is None and network.log10 > 0:
+        yield NextStep("how far it does stretch", "--lower-bound")
+    if network.rigor == "estimate":
+        return
+    if network.log10 > ASTRONOMICAL:
+        if network.domain == "global":
+            yield NextStep("a bound near one input", "--domain ball --around FILE --radius R")
+    elif network.log10 > -math.inf:
+        yield NextStep("fail a build above it", f"--max-log10-bound {_gate(network.log10)}")
+    yield NextStep("what the figures mean", type="lipaudit explain bound")
+
+
+def _gate(log10: float) -> str:
+    """A round number above the bound, for a gate that holds today.
+
+    >>> _gate(4.312), _gate(-0.2)
+    ('5', '0')
+    """
+    return f"{math.floor(log10) + 1:d}"
