@@ -52,12 +52,12 @@ class Function:
                 return [torch.zeros_like(t) for t in leaves]
             read, weights = [y for _, y in pairs], [image[i] for i, _ in pairs]
             try:
-                found = torch.autograd.grad(read, leaves, weights, retain_graph=True, allow_unused=True)
+                gradients = torch.autograd.grad(read, leaves, weights, retain_graph=True, allow_unused=True)
             except (
                 RuntimeError
             ):  # an operation without a derivative: no direction, and what is found is measured anyway
                 return [torch.zeros_like(t) for t in leaves]
-            return [torch.zeros_like(t) if g is None else g for g, t in zip(found, leaves, strict=True)]
+            return [torch.zeros_like(t) if g is None else g for g, t in zip(gradients, leaves, strict=True)]
 
         return [y.detach() for y in outputs], pull
 
@@ -65,9 +65,11 @@ class Function:
         inputs = {**self.given, **dict(zip(self.names, x, strict=True))}
         values = interpret(self.graph, inputs, self.outputs, self.dtype, change)
         # an output that is returned twice counts twice
-        found = [values[name] for name in self.outputs]
+        outputs = [values[name] for name in self.outputs]
         return [
-            torch.view_as_real(y.resolve_conj()) if y.is_complex() else y for y in found if isinstance(y, torch.Tensor)
+            torch.view_as_real(y.resolve_conj()) if y.is_complex() else y
+            for y in outputs
+            if isinstance(y, torch.Tensor)
         ]
 
 

@@ -72,9 +72,9 @@ def _selected(graph: Graph) -> dict[str, torch.Tensor]:
             numbers[node.name] = torch.arange(count, count + size).reshape(node.output.shape)
             count += size
         elif node.op in _SELECTIONS and len(node.refs) == 1 and node.refs[0].name in numbers:
-            found = evaluate(node, numbers)
-            if int(torch.bincount(_flat(found), minlength=1).max()) <= 1:
-                numbers[node.name] = found
+            selection = evaluate(node, numbers)
+            if int(torch.bincount(_flat(selection), minlength=1).max()) <= 1:
+                numbers[node.name] = selection
     if len(numbers) < 2:
         return {}
     return {name: torch.zeros(total, dtype=torch.bool).index_fill(0, _flat(v), True) for name, v in numbers.items()}

@@ -44,10 +44,10 @@ class Extents:
     def _magnitude(self, node: Node, ref: Ref, own: Ref) -> Magnitude:
         radii = self._radii[ref.name]
         index = node["index"] if node.op == "getitem" else 0
-        found = radii[index] if isinstance(index, int) and index < len(radii) else Radii(ref.info.shape)
-        if found.shape != ref.info.shape:
-            found = Radii(ref.info.shape)
-        return Magnitude(found, self._intervals.get(own.name, Interval()), lambda: self._centres.of(own.name))
+        known = radii[index] if isinstance(index, int) and index < len(radii) else Radii(ref.info.shape)
+        if known.shape != ref.info.shape:
+            known = Radii(ref.info.shape)
+        return Magnitude(known, self._intervals.get(own.name, Interval()), lambda: self._centres.of(own.name))
 
     def record(self, node: Node, effect: Effect | None) -> None:
         """Note what is known of a node's outputs; ``effect`` is None for a network input."""
@@ -68,11 +68,11 @@ class Extents:
         """The region between the ends of the interval of a bounded node that has the same value in both graphs."""
         if len(node.outputs) != 1 or node.payload is not None or not node.output.dtype.is_floating_point:
             return None
-        found = self._intervals.get(node.name, Interval())
-        if found.largest == math.inf:
+        interval = self._intervals.get(node.name, Interval())
+        if interval.largest == math.inf:
             return None
-        middle = found.low / 2 + found.high / 2
-        return Region((Radii.of(node.output.shape, {(): (found - middle).largest}),), middle)
+        middle = interval.low / 2 + interval.high / 2
+        return Region((Radii.of(node.output.shape, {(): (interval - middle).largest}),), middle)
 
     def radii(self, name: str) -> Radii:
         """The radii of a node's first output."""
@@ -84,15 +84,15 @@ class Extents:
 
 
 def _intervals(graph: Graph) -> dict[str, Interval]:
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     nodes = {node.name: node for node in graph}
     for node in graph:
         index, read = None, node
         if node.op == "getitem" and isinstance(node["index"], int):
             index, read = node["index"], nodes[node.refs[0].name]
-        before = tuple(found[ref.name] for ref in read.refs)
-        found[node.name] = Interval() if read.op == "input" else interval_of(read, before, index)
-    return found
+        before = tuple(intervals[ref.name] for ref in read.refs)
+        intervals[node.name] = Interval() if read.op == "input" else interval_of(read, before, index)
+    return intervals
 
 
 class _Centres:

@@ -99,7 +99,7 @@ class TimedNorms:
     @property
     def skipped(self) -> bool:
         """Whether something was not measured for lack of time."""
-        return any(found.outcome is Outcome.SKIPPED for found in self._known.values())
+        return any(measurement.outcome is Outcome.SKIPPED for measurement in self._known.values())
 
     def measured(self, linear: LinearMap) -> Measurement:
         """The figure of a convolution or a matrix, recalled or measured."""
@@ -197,16 +197,16 @@ def compare_methods(
         return row
 
     truths = figures("true norm", TimedNorms(TrueNorms(tolerance)))
-    found, results = {}, []
+    by_method, results = {}, []
     for method, options in methods:
         norms = TimedNorms(PublishedNorms(method, options), limit)
-        found[method.name] = figures(method.name, norms)
+        by_method[method.name] = figures(method.name, norms)
         effects = evaluate_rules(graph, Settings(norms))
         results.append(MethodResult(method, propagate(graph, effects, extents()), norms.seconds, norms.skipped))
     if progress is not None:
         progress(total, total, "")
     layers = [
-        Layer(node, linear, truths[i], {name: row[i] for name, row in found.items()})
+        Layer(node, linear, truths[i], {name: row[i] for name, row in by_method.items()})
         for i, (node, linear) in enumerate(nodes)
     ]
     return layers, results

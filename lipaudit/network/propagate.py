@@ -91,12 +91,12 @@ def propagate(
             effects[node.name] = _resolved(effects[node.name], node, extents, behind)
             if behind or effects[node.name].rigor is Rigor.ESTIMATE:
                 estimated.add(node.name)
-            found = _combine(effects[node.name], node, values)
+            value = _combine(effects[node.name], node, values)
             together = _from_parts(effects[node.name], node, parts)
-            if _smaller(found, together) is not found:
-                found = together
+            if _smaller(value, together) is not value:
+                value = together
                 apart.add(node.name)
-            values[node.name] = found if wider is None else _smaller(found, wider.values[node.name])
+            values[node.name] = value if wider is None else _smaller(value, wider.values[node.name])
         if extents is not None:
             extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
@@ -118,16 +118,16 @@ def _resolved(effect: Effect, node: Node, extents: Extents | None, behind: bool)
     if effect.given is None or extents is None:
         return effect
     operands = extents.operands(node)
-    found = effect.given(operands)
-    if found.status is Status.FINITE and len(found.factors) != len(node.refs):
+    resolved = effect.given(operands)
+    if resolved.status is Status.FINITE and len(resolved.factors) != len(node.refs):
         raise RegistryError(
-            f"the rule of {node.op} gave {len(found.factors)} factors for {len(node.refs)} inputs of {node.name}"
+            f"the rule of {node.op} gave {len(resolved.factors)} factors for {len(node.refs)} inputs of {node.name}"
         )
-    if found.status is not Status.FINITE:
+    if resolved.status is not Status.FINITE:
         return replace(effect, given=None)
     if behind:
-        found = replace(found, factors=tuple(replace(f, rigor=Rigor.ESTIMATE) for f in found.factors))
-    return found
+        resolved = replace(resolved, factors=tuple(replace(f, rigor=Rigor.ESTIMATE) for f in resolved.factors))
+    return resolved
 
 
 def _input(node: Node) -> Value:

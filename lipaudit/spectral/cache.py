@@ -49,14 +49,14 @@ class NormStore:
     def read(self, keys: Iterable[bytes]) -> dict[bytes, OperatorNorm]:
         """What is known of the keys."""
         wanted = list(keys)
-        found = {}
+        norms = {}
         with self._opened() as connection:
             for start in range(0, len(wanted), _ASKED):
                 some = wanted[start : start + _ASKED]
                 places = ",".join("?" * len(some))
                 rows = connection.execute(f"SELECT {_COLUMNS} FROM norms WHERE key IN ({places})", some).fetchall()
-                found.update({row[0]: _norm(row) for row in rows if row[5] == _check_sum(row[:5])})
-        return found
+                norms.update({row[0]: _norm(row) for row in rows if row[5] == _check_sum(row[:5])})
+        return norms
 
     def write(self, norms: Mapping[bytes, OperatorNorm]) -> None:
         """Keep norms, all of them or none."""

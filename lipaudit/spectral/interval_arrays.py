@@ -56,11 +56,11 @@ def times(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     corners = a[:, None] * b[None]
     underflow = ((corners.abs() < 1e-290) & (a[:, None] != 0) & (b[None] != 0)).flatten(0, 1).any(0)
     corners = torch.where(corners.isnan(), 0.0, corners).flatten(0, 1)
-    found = _outward(corners.amin(0), corners.amax(0), _ROUNDING, 0.0)
+    bounds = _outward(corners.amin(0), corners.amax(0), _ROUNDING, 0.0)
     if bool(underflow.any()):
-        found = found + _TINY * torch.stack((-underflow.to(a.dtype), underflow.to(a.dtype)))
+        bounds = bounds + _TINY * torch.stack((-underflow.to(a.dtype), underflow.to(a.dtype)))
     same = (a[0] >= 0) & (b[0] >= 0)
-    return torch.stack((torch.where(same, found[0].clamp_min(0.0), found[0]), found[1]))
+    return torch.stack((torch.where(same, bounds[0].clamp_min(0.0), bounds[0]), bounds[1]))
 
 
 def power(x: torch.Tensor, exponent: Fraction) -> torch.Tensor:
@@ -82,8 +82,8 @@ def power(x: torch.Tensor, exponent: Fraction) -> torch.Tensor:
             return _outward(signed[0], signed[1], _LIBRARY * max(1.0, p))
         negative = high < 0
         flipped_low, flipped_high = torch.where(negative, -high, low), torch.where(negative, -low, high)
-        found = _positive_power(flipped_low, flipped_high, p, flipped_low < 0)
-        return torch.stack((torch.where(negative, -found[1], found[0]), torch.where(negative, -found[0], found[1])))
+        bounds = _positive_power(flipped_low, flipped_high, p, flipped_low < 0)
+        return torch.stack((torch.where(negative, -bounds[1], bounds[0]), torch.where(negative, -bounds[0], bounds[1])))
     inexact = Fraction(p) != exponent
     return _positive_power(low, high, p, low < 0, inexact)
 
@@ -96,17 +96,17 @@ def _positive_power(
     low, high = low.clamp_min(0.0), high.clamp_min(0.0)
     error = _LIBRARY * max(1.0, abs(p))
     if p == 0.5:
-        found = _outward(low.sqrt(), high.sqrt(), _ROUNDING)
+        bounds = _outward(low.sqrt(), high.sqrt(), _ROUNDING)
     elif p == 2:
-        found = _outward(low * low, high * high, _ROUNDING)
+        bounds = _outward(low * low, high * high, _ROUNDING)
     elif p == -1:
-        found = _outward(1 / low, 1 / high, _ROUNDING)
+        bounds = _outward(1 / low, 1 / high, _ROUNDING)
     else:
-        found = _outward(low**p, high**p, error)
+        bounds = _outward(low**p, high**p, error)
         if inexact:  # x^(p (1 + e)) = x^p exp(p e log x), |log x| < 750
-            found = _outward(found[0], found[1], abs(p) * 2.0**-42)
+            bounds = _outward(bounds[0], bounds[1], abs(p) * 2.0**-42)
     return torch.stack(
-        (torch.where(undefined, -math.inf, found[0].clamp_min(0.0)), torch.where(undefined, math.inf, found[1]))
+        (torch.where(undefined, -math.inf, bounds[0].clamp_min(0.0)), torch.where(undefined, math.inf, bounds[1]))
     )
 
 
@@ -117,12 +117,12 @@ def exp(x: torch.Tensor) -> torch.Tensor:
 
 def log(x: torch.Tensor) -> torch.Tensor:
     """log X for X >= 0."""
-    found = _outward(x[0].clamp_min(0.0).log(), x[1].clamp_min(0.0).log(), _LIBRARY)
-    return _where_defined(x[0] >= 0, found)
+    bounds = _outward(x[0].clamp_min(0.0).log(), x[1].clamp_min(0.0).log(), _LIBRARY)
+    return _where_defined(x[0] >= 0, bounds)
 
 
-def _where_defined(defined: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
-    return torch.stack((torch.where(defined, found[0], -math.inf), torch.where(defined, found[1], math.inf)))
+def _where_defined(defined: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
+    return torch.stack((torch.where(defined, bounds[0], -math.inf), torch.where(defined, bounds[1], math.inf)))
 
 
 def sigmoid(x: torch.Tensor) -> torch.Tensor:
@@ -168,13 +168,13 @@ def cos(x: torch.Tensor) -> torch.Tensor:
 def _wave(x: torch.Tensor, crest: float) -> torch.Tensor:
     values = torch.sin(x) if crest else torch.cos(x)
     # absolute margin: near a zero crossing the argument's reduction counts
-    found = _outward(values.amin(0), values.amax(0), _LIBRARY, 2.0**-50)
+    bounds = _outward(values.amin(0), values.amax(0), _LIBRARY, 2.0**-50)
     wide = x.abs().amax(0) > _LARGEST_ANGLE
     period = 2 * PI.low
     top = wide | _has_multiple(x, crest / 2, period)
     bottom = wide | _has_multiple(x, (crest + 1) / 2, period)
     return torch.stack(
-        (torch.where(bottom, -1.0, found[0].clamp_min(-1.0)), torch.where(top, 1.0, found[1].clamp_max(1.0)))
+        (torch.where(bottom, -1.0, bounds[0].clamp_min(-1.0)), torch.where(top, 1.0, bounds[1].clamp_max(1.0)))
     )
 
 

@@ -1,4 +1,4 @@
-"""The norms of all weights of a network, found before any rule asks for them: equal ones once, several at a time.
+"""The norms of all weights of a network, computed before any rule asks for them: equal ones once, several at a time.
 
 On a CPU the layers are shared among threads that compute with one thread each, which takes less than several threads for one layer;
 only the largest are worked on by all threads. On a GPU they form batches
@@ -60,21 +60,21 @@ class KnownNorms(CertifiedNorms):
         contents = [content_key(weight) for _, weight in weights]
         keys = [stored_key(content, tolerance, place) for content in contents]
         named = dict(zip(keys, weights, strict=True))
-        found = {} if store is None else store.read(named)
-        self.distinct, self.recalled = len(named), len(found)
+        norms = {} if store is None else store.read(named)
+        self.distinct, self.recalled = len(named), len(norms)
         fresh: dict[bytes, OperatorNorm] = {}
         self.unsaved = ""
         try:
-            _find({key: named[key] for key in named if key not in found}, tolerance, place, progress, fresh)
+            _find({key: named[key] for key in named if key not in norms}, tolerance, place, progress, fresh)
         finally:  # an interrupted audit has found something, too
             if store is not None:
                 self.unsaved = _kept(store, fresh)
-        found |= fresh
+        norms |= fresh
         # the objects are kept, so that their identities stay theirs
         self._by_identity = {
-            id(weight): (weight, found[key]) for key, (_, weight) in zip(keys, weights, strict=True) if key in found
+            id(weight): (weight, norms[key]) for key, (_, weight) in zip(keys, weights, strict=True) if key in norms
         }
-        self._by_content = {content: found[key] for content, key in zip(contents, keys, strict=True) if key in found}
+        self._by_content = {content: norms[key] for content, key in zip(contents, keys, strict=True) if key in norms}
 
     def norm(self, linear: LinearMap) -> OperatorNorm:
         """The norm that was computed in advance, else one that is computed now."""
@@ -100,17 +100,17 @@ def _find(
     tol: float,
     device: torch.device,
     progress: Progress | None,
-    found: dict[bytes, OperatorNorm],
+    norms: dict[bytes, OperatorNorm],
 ) -> None:
     """Fill in the norms by key. LinearMaps with NaN or infinity are left out: the rule that asks for them tells where they are."""
     if progress is not None:
         progress(0, len(weights), "")
     if device.type != "cpu":
-        found.update(_in_batches(weights, tol, device))
+        norms.update(_in_batches(weights, tol, device))
         return
     for count, (key, norm) in enumerate(_on_cpu(weights, tol), start=1):
         if norm is not None:
-            found[key] = norm
+            norms[key] = norm
         if progress is not None:
             progress(count, len(weights), weights[key][0])
 
@@ -166,6 +166,6 @@ def _in_batches(
     matrices = {key: weight for key, weight in finite.items() if isinstance(weight, torch.Tensor)}
     norms = convolution_norms([c.to(device) for c in convolutions.values()], tol)
     brackets = matrix_norms([m.to(device) for m in matrices.values()], tol)
-    found = dict(zip(convolutions, norms, strict=True))
-    found |= {key: OperatorNorm(b, "matrix") for key, b in zip(matrices, brackets, strict=True)}
-    return found
+    by_key = dict(zip(convolutions, norms, strict=True))
+    by_key |= {key: OperatorNorm(b, "matrix") for key, b in zip(matrices, brackets, strict=True)}
+    return by_key

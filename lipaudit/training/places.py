@@ -20,8 +20,8 @@ _UNITS = 256
 def read(modules: Modules, place: Place) -> torch.Tensor:
     """The tensor at a place as it is now, differentiable in the parameters that it is made of."""
     path, attribute = place
-    found: torch.Tensor = getattr(modules(path), attribute)
-    return found
+    value: torch.Tensor = getattr(modules(path), attribute)
+    return value
 
 
 def places_of(
@@ -40,10 +40,10 @@ def places_of(
     candidates = list(dict.fromkeys(_place(name) for name in names))
     if len(candidates) > 1:  # made of several tensors: only a parametrization can be asked to make it again
         candidates = [(p, a) for p, a in candidates if parametrize.is_parametrized(model.get_submodule(p), a)]
-    found = [place for place in candidates if _is_at(model, place, value, view)]
-    if len(found) != 1:
+    matching = [place for place in candidates if _is_at(model, place, value, view)]
+    if len(matching) != 1:
         return ()
-    path, attribute = found[0]
+    path, attribute = matching[0]
     module = model.get_submodule(path)
     if parametrize.is_parametrized(module, attribute):
         return ((path, attribute),)

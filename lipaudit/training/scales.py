@@ -144,7 +144,7 @@ def find_scales(
     recognised, origin = {node.name: node for node in linear}, {node.name: node for node in before}
     # without modules and sources the list of what was folded has the nodes' own names
     plain = replace(linear, nodes=tuple(replace(node, module="", sources=()) for node in linear))
-    found = {}
+    by_node = {}
     for node in SCALES.run(plain):
         if node.op not in (CONVOLUTION, DENSE):
             continue
@@ -152,8 +152,8 @@ def find_scales(
         scales = {name: _scale(model, origin[name], recognised[name].payload.factor) for name in names}
         rows = tuple(scale for name, scale in scales.items() if order[name] > order[node.name])
         columns = tuple(scale for name, scale in scales.items() if order[name] < order[node.name])
-        found[node.name] = rows, columns
-    return found
+        by_node[node.name] = rows, columns
+    return by_node
 
 
 def _scale(model: nn.Module, node: Node, value: torch.Tensor) -> Scale:

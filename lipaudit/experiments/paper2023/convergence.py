@@ -80,7 +80,7 @@ def claims(histories: Histories) -> tuple[Claim, ...]:
     floor = [int((column.abs() <= FLOOR).to(torch.int8).argmax()) for column in histories.gram.T]
     reached = bool((histories.gram[-1].abs() <= FLOOR).all())
     iterations = len(histories.power)
-    found = [
+    claimed = [
         Claim(
             f"Gram iteration reaches the floor of float64 (relative error {FLOOR:g}) within 15 products",
             "less than 12 iterations in Figure 1, under 15 in every case",
@@ -91,7 +91,7 @@ def claims(histories: Histories) -> tuple[Claim, ...]:
     for products in COMPARED:
         needed = histories.needed(products)
         text = f"more than {iterations}" if needed is None else f"{needed}"
-        found.append(
+        claimed.append(
             Claim(
                 f"power iteration needs more than 100 times {products} iterations for the mean error of {products} Gram products",
                 "1000 power iterations are less accurate than 11 products; up to 5000 until convergence",
@@ -100,7 +100,7 @@ def claims(histories: Histories) -> tuple[Claim, ...]:
             )
         )
     highest, lowest = float(histories.power.max()), float(histories.gram.min())
-    found.append(
+    claimed.append(
         Claim(
             "power iteration is always below sigma_1",
             "negative error ratio at each iteration",
@@ -108,7 +108,7 @@ def claims(histories: Histories) -> tuple[Claim, ...]:
             highest <= FLOOR,
         )
     )
-    found.append(
+    claimed.append(
         Claim(
             "Gram iteration is always above sigma_1",
             "an upper bound at each iteration",
@@ -116,7 +116,7 @@ def claims(histories: Histories) -> tuple[Claim, ...]:
             lowest >= -FLOOR,
         )
     )
-    return tuple(found)
+    return tuple(claimed)
 
 
 def determinism(histories: Histories, same: bool) -> Claim:

@@ -90,12 +90,12 @@ def run(request: Request, names: tuple[str, ...], size: int) -> Result:
         apart[name] = None
         for step, (way, bound) in enumerate(WAYS.items()):
             request.report(position * len(WAYS) + step, len(names) * len(WAYS), f"{name} {way}")
-            found, megabytes, seconds = measure(layers, bound, request.device)
+            gradients, megabytes, seconds = measure(layers, bound, request.device)
             rows.append((name, way, megabytes, seconds))
             if exact is None:
-                exact = found
-            elif found is not None:
-                furthest = max(distance(a, b) for a, b in zip(exact, found, strict=True))
+                exact = gradients
+            elif gradients is not None:
+                furthest = max(distance(a, b) for a, b in zip(exact, gradients, strict=True))
                 apart[name] = max(apart[name] or 0.0, furthest)
     request.report(1, 1)
     return _result(request, size, rows, apart)
@@ -120,8 +120,8 @@ def network_layers(name: str, size: int, request: Request) -> list[Convolution]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(request.seed)
         module = get_model(name, weights=None).eval()
-    found = [layer for _, layer in convolutions(module, size)]
-    return [layer.to(request.device) for layer in found]
+    layers = [layer for _, layer in convolutions(module, size)]
+    return [layer.to(request.device) for layer in layers]
 
 
 def distance(first: torch.Tensor, second: torch.Tensor) -> float:

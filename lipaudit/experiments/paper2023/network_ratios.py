@@ -94,14 +94,14 @@ def network_figure(
 def run(request: Request, names: tuple[str, ...], size: int, methods: dict[str, int | None], runs: int) -> Result:
     """The experiment on those networks; methods with a random start run ``runs`` times."""
     check_weights(request.weights, names)
-    found: dict[str, Figures] = {}
+    networks: dict[str, Figures] = {}
     weights = ""
     total = len(names) * len(methods)
     for position, name in enumerate(names):
         loaded = load_network(name, size, request.weights)
         weights = describe_weights(loaded)
         graph = recognise(capture(loaded.module, {"x": torch.zeros(1, 3, size, size)}))
-        found[name] = Figures()
+        networks[name] = Figures()
         dense: DenseNorms = {}
         for step, (method, iterations) in enumerate(methods.items()):
             request.report(position * len(methods) + step, total, f"{name} {short(method)}")
@@ -109,9 +109,9 @@ def run(request: Request, names: tuple[str, ...], size: int, methods: dict[str, 
                 network_figure(graph, method, iterations, request.device, request.seed + i, dense)
                 for i in range(runs if method in _RANDOM else 1)
             ]
-            found[name].logs[method] = [log for log, _, _ in results]
-            found[name].rigors[method] = Rigor.weakest(rigor for _, rigor, _ in results)
-            found[name].seconds[method] = [seconds for _, _, seconds in results]
+            networks[name].logs[method] = [log for log, _, _ in results]
+            networks[name].rigors[method] = Rigor.weakest(rigor for _, rigor, _ in results)
+            networks[name].seconds[method] = [seconds for _, _, seconds in results]
     request.report(total, total)
     counts = ", ".join(f"{name} {count}" for name, count in methods.items() if count is not None)
     setting = (
@@ -130,17 +130,17 @@ def run(request: Request, names: tuple[str, ...], size: int, methods: dict[str, 
         "network-ratios",
         f"figure of the network over its figure with Ryu's norms ({PAPER_NAME}, Table 2)",
         setting,
-        (ratio_table(found), paper_table(tuple(found))),
-        claims(found),
-        (_plot(found),),
+        (ratio_table(networks), paper_table(tuple(networks))),
+        claims(networks),
+        (_plot(networks),),
         tuple(notes),
     )
 
 
-def ratio_table(found: dict[str, Figures]) -> Table:
+def ratio_table(networks: dict[str, Figures]) -> Table:
     """One row per network and method."""
     rows: list[tuple[Cell, ...]] = []
-    for name, bounds in found.items():
+    for name, bounds in networks.items():
         for method in bounds.logs:
             logs = bounds.log_ratios(method, REFERENCE_STRIDE_1)
             spread = deviation([math.exp(r) for r in logs]) if max(logs) < 709 else None
@@ -165,10 +165,10 @@ def paper_table(names: tuple[str, ...]) -> Table:
     return Table("the same in the paper", ("network", "method", "B / B_Ryu", "seconds"), rows, "paper")
 
 
-def claims(found: dict[str, Figures]) -> tuple[Claim, ...]:
+def claims(networks: dict[str, Figures]) -> tuple[Claim, ...]:
     """Order of the ratios, agreement with Sedghi, and time."""
     compared = ("delattre2023", "singla2021", "araujo2021")
-    ratios = {name: [bounds.ratio(m, REFERENCE_STRIDE_1) for m in compared] for name, bounds in found.items()}
+    ratios = {name: [bounds.ratio(m, REFERENCE_STRIDE_1) for m in compared] for name, bounds in networks.items()}
     text = "; ".join(f"{name}: {', '.join(f'{value:.4g}' for value in row)}" for name, row in ratios.items())
     result = [
         Claim(
@@ -180,7 +180,7 @@ def claims(found: dict[str, Figures]) -> tuple[Claim, ...]:
     ]
     apart = {
         n: abs(math.expm1(b.logs["delattre2023"][0] - b.logs["sedghi2019"][0]))
-        for n, b in found.items()
+        for n, b in networks.items()
         if "sedghi2019" in b.logs
     }
     if apart:
@@ -192,10 +192,10 @@ def claims(found: dict[str, Figures]) -> tuple[Claim, ...]:
                 max(apart.values()) <= AGREEMENT,
             )
         )
-    slower = {n: mean(b.seconds["delattre2023"]) > mean(b.seconds[REFERENCE_STRIDE_1]) for n, b in found.items()}
+    slower = {n: mean(b.seconds["delattre2023"]) > mean(b.seconds[REFERENCE_STRIDE_1]) for n, b in networks.items()}
     times = "; ".join(
         f"{n}: {mean(b.seconds['delattre2023']):.3g} s against {mean(b.seconds[REFERENCE_STRIDE_1]):.3g} s"
-        for n, b in found.items()
+        for n, b in networks.items()
     )
     result.append(
         Claim(
@@ -205,28 +205,30 @@ def claims(found: dict[str, Figures]) -> tuple[Claim, ...]:
             not any(slower.values()),
         )
     )
-    ours = {n: b.ratio(OURS) for n, b in found.items()}
+    ours = {n: b.ratio(OURS) for n, b in networks.items()}
     result.append(
         Claim(
             "the certified bounds of the layers themselves give a figure of the network, a certified bound, that is at most that of the "
             "paper's method, an estimate (lipaudit; not in the paper)",
             "none",
-            "; ".join(f"{n}: {value:.4g} against {found[n].ratio('delattre2023'):.4g}" for n, value in ours.items()),
-            all(value <= found[n].ratio("delattre2023") for n, value in ours.items()),
+            "; ".join(f"{n}: {value:.4g} against {networks[n].ratio('delattre2023'):.4g}" for n, value in ours.items()),
+            all(value <= networks[n].ratio("delattre2023") for n, value in ours.items()),
         )
     )
     return tuple(result)
 
 
-def _plot(found: dict[str, Figures]) -> Plot:
-    methods = [m for m in next(iter(found.values())).logs if m != REFERENCE_STRIDE_1]
-    index = tuple(float(i) for i in range(len(found)))
+def _plot(networks: dict[str, Figures]) -> Plot:
+    methods = [m for m in next(iter(networks.values())).logs if m != REFERENCE_STRIDE_1]
+    index = tuple(float(i) for i in range(len(networks)))
     series = tuple(
-        Series(short(m), index, tuple(mean(b.log_ratios(m, REFERENCE_STRIDE_1)) / math.log(10) for b in found.values()))
+        Series(
+            short(m), index, tuple(mean(b.log_ratios(m, REFERENCE_STRIDE_1)) / math.log(10) for b in networks.values())
+        )
         for m in methods
     )
     label = "log10 (B / B_Ryu, stride 1)"
-    return Plot("figures of the networks over Ryu's", "network", label, series, categories=tuple(found))
+    return Plot("figures of the networks over Ryu's", "network", label, series, categories=tuple(networks))
 
 
 def _run(request: Request) -> Result:

@@ -169,12 +169,12 @@ def step_seconds(
     runs = {method.name: Run(method, recipe, images, seed, device) for method in methods}
     length = max(1, *(method.every for method in methods))
     index = torch.arange(recipe.batch, device=images.train.device)
-    found: dict[str, list[float]] = {method.name: [] for method in methods}
+    by_method: dict[str, list[float]] = {method.name: [] for method in methods}
     for number in range(rounds + 1):
         for name, run in runs.items():
             start = now(device)
             for _ in range(length):
                 run.step(index)
             if number:  # the first round warms up
-                found[name].append((now(device) - start) / length)
-    return {name: median(seconds) for name, seconds in found.items()}
+                by_method[name].append((now(device) - start) / length)
+    return {name: median(seconds) for name, seconds in by_method.items()}

@@ -102,23 +102,23 @@ def run(request: Request, size: int, methods: dict[str, int | None], limit: int 
 
 
 def _measure(name: str, convolution: Convolution, norms: dict[str, TimedNorms]) -> Layer:
-    found: dict[str, tuple[float, Rigor, float]] = {}
+    by_method: dict[str, tuple[float, Rigor, float]] = {}
     for key, method in norms.items():
         same = method.stride_1 and set(convolution.stride) == {1}
-        found[key] = found[REFERENCE] if same else figure(method, convolution)
+        by_method[key] = by_method[REFERENCE] if same else figure(method, convolution)
     shape = "x".join(map(str, convolution.kernel.shape))
-    values = {key: value for key, (value, _, _) in found.items()}
-    rigors = {key: rigor for key, (_, rigor, _) in found.items()}
-    seconds = {key: time for key, (_, _, time) in found.items()}
+    values = {key: value for key, (value, _, _) in by_method.items()}
+    rigors = {key: rigor for key, (_, rigor, _) in by_method.items()}
+    seconds = {key: time for key, (_, _, time) in by_method.items()}
     return Layer(name, shape, convolution.input_size[0], values, seconds, rigors)
 
 
 def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
     """Order of the figures; with ``comparable`` also the paper's own numbers."""
-    found = []
+    claimed = []
     gaps = {layer.name: layer.values["delattre2023"] / layer.values[REFERENCE_STRIDE_1] - 1 for layer in layers}
     lowest = min(gaps, key=gaps.__getitem__)
-    found.append(
+    claimed.append(
         Claim(
             "the paper's method lies above Ryu's figure at every layer",
             "always above the reference (its own table has 4.39 below 4.41)",
@@ -131,7 +131,7 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
         for layer in layers
         if layer.values["singla2021"] < layer.values[REFERENCE_STRIDE_1] * (1 - _ROUNDING)
     ]
-    found.append(
+    claimed.append(
         Claim(
             "Singla's figure falls below the reference at some layer",
             "2.03 < 2.05 at 512 x 256 x 1 x 1",
@@ -141,7 +141,7 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
     )
     ours = {layer.name: layer.values[OURS] / layer.values[REFERENCE] - 1 for layer in layers}
     nearest, worst = min(ours, key=ours.__getitem__), max(ours, key=lambda name: abs(ours[name]))
-    found.append(
+    claimed.append(
         Claim(
             f"a certified bound of the layers themselves is never below Ryu's figure by more than {_ROUNDING:g}, the rounding of float32 "
             "(lipaudit; not in the paper)",
@@ -150,7 +150,7 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
             ours[nearest] >= -_ROUNDING,
         )
     )
-    found.append(
+    claimed.append(
         Claim(
             f"and it is within {CLOSE:.0%} of Ryu's figure with the true stride at every layer (lipaudit; not in the paper)",
             "none",
@@ -160,7 +160,7 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
     )
     if "sedghi2019" in layers[0].values:
         apart = max(abs(layer.values["delattre2023"] / layer.values["sedghi2019"] - 1) for layer in layers)
-        found.append(
+        claimed.append(
             Claim(
                 "the paper's method gives Sedghi's values",
                 "up to two decimal digits",
@@ -174,7 +174,7 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
             for layer, row in zip(layers, PAPER, strict=False)
             for key in ("delattre2023", REFERENCE_STRIDE_1)
         ]
-        found.append(
+        claimed.append(
             Claim(
                 f"the paper's values of its own method and of Ryu are reproduced within {DIGITS:.0%}",
                 "the table of Appendix E",
@@ -182,7 +182,7 @@ def claims(layers: list[Layer], comparable: bool) -> tuple[Claim, ...]:
                 max(off) <= DIGITS,
             )
         )
-    return tuple(found)
+    return tuple(claimed)
 
 
 def _values(layers: list[Layer]) -> Table:

@@ -54,11 +54,11 @@ def run(request: Request, sweeps: dict[str, Sequence[Shape]], repeats: int) -> R
     generator = request.generator()
     total = sum(len(shapes) for shapes in sweeps.values())
     done = 0
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     for sweep, shapes in sweeps.items():
         for shape in shapes:
             request.report(done, total, f"{sweep} {_axis(sweep, shape)}")
-            found += _measure(request, sweep, shape, repeats, generator)
+            measurements += _measure(request, sweep, shape, repeats, generator)
             done += 1
     request.report(total, total)
     parts = "; ".join(f"{sweep} {', '.join(str(_axis(sweep, s)) for s in shapes)}" for sweep, shapes in sweeps.items())
@@ -70,9 +70,9 @@ def run(request: Request, sweeps: dict[str, Sequence[Shape]], repeats: int) -> R
         "simulated-convolutions",
         f"error and time on random convolutions ({PAPER_NAME}, Figure 3)",
         setting,
-        (*(table for sweep in sweeps for table in sweep_tables(sweep, found)), below_table(found)),
-        claims(found),
-        tuple(plot(sweep, found, quantity) for quantity in ("error", "time") for sweep in sweeps),
+        (*(table for sweep in sweeps for table in sweep_tables(sweep, measurements)), below_table(measurements)),
+        claims(measurements),
+        tuple(plot(sweep, measurements, quantity) for quantity in ("error", "time") for sweep in sweeps),
         (
             "lipaudit's figure is certified for the zero-padded operator: by the circular convolution of the period input size "
             "+ padding, by the supremum over all frequencies, or by the written-out operator.",
@@ -85,7 +85,7 @@ def _axis(sweep: str, shape: Shape) -> int:
 
 
 def _measure(request: Request, sweep: str, shape: Shape, repeats: int, generator: torch.Generator) -> list[Measurement]:
-    found = []
+    measurements = []
     norms = {name: timed_norms(name, count, request.device, request.seed) for name, count in METHODS.items()}
     for distribution in ("gaussian", "uniform"):
         for repeat in range(repeats):
@@ -95,11 +95,11 @@ def _measure(request: Request, sweep: str, shape: Shape, repeats: int, generator
                     figure(method, convolution)  # warm up
             values = {name: figure(method, convolution) for name, method in norms.items()}
             reference = values[REFERENCE][0]
-            found += [
+            measurements += [
                 Measurement(sweep, _axis(sweep, shape), distribution, name, value, reference, seconds, rigor)
                 for name, (value, rigor, seconds) in values.items()
             ]
-    return found
+    return measurements
 
 
 def _run(request: Request) -> Result:

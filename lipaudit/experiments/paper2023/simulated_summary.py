@@ -33,29 +33,29 @@ class Measurement:
         return self.value - self.reference
 
 
-def _select(found: Sequence[Measurement], sweep: str, method: str) -> dict[int, list[Measurement]]:
+def _select(measurements: Sequence[Measurement], sweep: str, method: str) -> dict[int, list[Measurement]]:
     chosen: dict[int, list[Measurement]] = {}
-    for entry in found:
+    for entry in measurements:
         if entry.sweep == sweep and entry.method == method:
             chosen.setdefault(entry.at, []).append(entry)
     return chosen
 
 
 def _profile(
-    found: Sequence[Measurement], sweep: str, method: str, quantity: Callable[[Measurement], float]
+    measurements: Sequence[Measurement], sweep: str, method: str, quantity: Callable[[Measurement], float]
 ) -> dict[int, float]:
     """The mean of a quantity at every point of a sweep."""
-    return {at: mean([quantity(m) for m in entries]) for at, entries in _select(found, sweep, method).items()}
+    return {at: mean([quantity(m) for m in entries]) for at, entries in _select(measurements, sweep, method).items()}
 
 
-def sweep_tables(sweep: str, found: Sequence[Measurement]) -> tuple[Table, Table]:
+def sweep_tables(sweep: str, measurements: Sequence[Measurement]) -> tuple[Table, Table]:
     """Mean errors and mean times at every point of a sweep, for both distributions."""
-    methods = list(dict.fromkeys(m.method for m in found))
+    methods = list(dict.fromkeys(m.method for m in measurements))
     errors: list[tuple[Cell, ...]] = []
     times: list[tuple[Cell, ...]] = []
-    for at in dict.fromkeys(m.at for m in found if m.sweep == sweep):
+    for at in dict.fromkeys(m.at for m in measurements if m.sweep == sweep):
         for distribution in ("gaussian", "uniform"):
-            here = [m for m in found if (m.sweep, m.at, m.distribution) == (sweep, at, distribution)]
+            here = [m for m in measurements if (m.sweep, m.at, m.distribution) == (sweep, at, distribution)]
             cells = [[m for m in here if m.method == method] for method in methods]
             reference = mean([m.reference for m in here])
             excess = [figure_cell(mean([m.error for m in c]), Rigor.weakest(m.rigor for m in c)) for c in cells[1:]]
@@ -75,12 +75,12 @@ def sweep_tables(sweep: str, found: Sequence[Measurement]) -> tuple[Table, Table
     )
 
 
-def below_table(found: Sequence[Measurement]) -> Table:
+def below_table(measurements: Sequence[Measurement]) -> Table:
     """How often each figure lies below Ryu's, which is itself at most the norm of the layer, up to the rounding of float32."""
     rows = []
-    for method in dict.fromkeys(m.method for m in found):
+    for method in dict.fromkeys(m.method for m in measurements):
         if method != REFERENCE:
-            entries = [m for m in found if m.method == method]
+            entries = [m for m in measurements if m.method == method]
             rows.append((short(method), sum(m.error < 0 for m in entries), len(entries), min(m.error for m in entries)))
     columns = ("method", "below Ryu", "kernels", "smallest error")
     return Table(
@@ -91,12 +91,12 @@ def below_table(found: Sequence[Measurement]) -> Table:
     )
 
 
-def claims(found: Sequence[Measurement]) -> tuple[Claim, ...]:
+def claims(measurements: Sequence[Measurement]) -> tuple[Claim, ...]:
     """What the paper says of Figure 3."""
-    sedghi = {(m.sweep, m.at, m.distribution, m.reference): m.value for m in found if m.method == "sedghi2019"}
+    sedghi = {(m.sweep, m.at, m.distribution, m.reference): m.value for m in measurements if m.method == "sedghi2019"}
     gaps = [
         abs(m.value / sedghi[m.sweep, m.at, m.distribution, m.reference] - 1)
-        for m in found
+        for m in measurements
         if m.method == "delattre2023"
     ]
     return (
@@ -107,14 +107,20 @@ def claims(found: Sequence[Measurement]) -> tuple[Claim, ...]:
             max(gaps) <= AGREEMENT,
         ),
         _trend(
-            found, "kernel size", "the distance of the circular norm (Sedghi) to Ryu grows with the kernel size", True
+            measurements,
+            "kernel size",
+            "the distance of the circular norm (Sedghi) to Ryu grows with the kernel size",
+            True,
         ),
         _trend(
-            found, "input size", "the distance of the circular norm (Sedghi) to Ryu falls with the input size", False
+            measurements,
+            "input size",
+            "the distance of the circular norm (Sedghi) to Ryu falls with the input size",
+            False,
         ),
-        _slower(found, "input size"),
-        _slower(found, "kernel size"),
-        _fastest(found),
+        _slower(measurements, "input size"),
+        _slower(measurements, "kernel size"),
+        _fastest(measurements),
     )
 
 
@@ -123,22 +129,22 @@ def _ends(profile: dict[int, float]) -> tuple[str, float, float]:
     return f"{profile[first]:.3g} at {first}, {profile[last]:.3g} at {last}", profile[first], profile[last]
 
 
-def _trend(found: Sequence[Measurement], sweep: str, statement: str, grows: bool) -> Claim:
-    text, first, last = _ends(_profile(found, sweep, "sedghi2019", lambda m: abs(m.error)))
+def _trend(measurements: Sequence[Measurement], sweep: str, statement: str, grows: bool) -> Claim:
+    text, first, last = _ends(_profile(measurements, sweep, "sedghi2019", lambda m: abs(m.error)))
     return Claim(
         statement, "Figure 3 and Appendix C.2", f"mean distance {text}", last > first if grows else last < first
     )
 
 
-def _slower(found: Sequence[Measurement], sweep: str) -> Claim:
-    text, first, last = _ends(_profile(found, sweep, REFERENCE, lambda m: m.seconds))
+def _slower(measurements: Sequence[Measurement], sweep: str) -> Claim:
+    text, first, last = _ends(_profile(measurements, sweep, REFERENCE, lambda m: m.seconds))
     return Claim(f"the time of Ryu's method grows with the {sweep}", "Figure 3", f"mean seconds {text}", last > first)
 
 
-def _fastest(found: Sequence[Measurement]) -> Claim:
+def _fastest(measurements: Sequence[Measurement]) -> Claim:
     seconds = {
-        method: mean([m.seconds for m in found if m.method == method])
-        for method in dict.fromkeys(m.method for m in found)
+        method: mean([m.seconds for m in measurements if m.method == method])
+        for method in dict.fromkeys(m.method for m in measurements)
     }
     ours = seconds.pop(OURS, None)
     text = ", ".join(f"{method} {s:.3g}" for method, s in sorted(seconds.items(), key=lambda item: item[1]))
@@ -151,14 +157,14 @@ def _fastest(found: Sequence[Measurement]) -> Claim:
     )
 
 
-def plot(sweep: str, found: Sequence[Measurement], quantity: str) -> Plot:
+def plot(sweep: str, measurements: Sequence[Measurement], quantity: str) -> Plot:
     """The mean ``error`` or ``time`` of every method over a sweep."""
     series = []
-    for method in dict.fromkeys(m.method for m in found):
+    for method in dict.fromkeys(m.method for m in measurements):
         if quantity == "error" and method == REFERENCE:
             continue
         profile = _profile(
-            found, sweep, method, (lambda m: m.seconds) if quantity == "time" else (lambda m: abs(m.error))
+            measurements, sweep, method, (lambda m: m.seconds) if quantity == "time" else (lambda m: abs(m.error))
         )
         series.append(Series(short(method), tuple(map(float, profile)), tuple(profile.values())))
     label = "seconds" if quantity == "time" else "|sigma - sigma_Ryu|"

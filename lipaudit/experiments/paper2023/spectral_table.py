@@ -103,11 +103,11 @@ def _size(errors: list[float]) -> float:
 
 def claims(gram: Marks, power: Marks, reference: float) -> tuple[Claim, ...]:
     """The paper's errors, the law that connects them, and which iteration is faster for the same precision."""
-    found = []
+    claimed = []
     for n, (paper, _) in PAPER_GRAM.items():
         errors = [abs(e) for e in gram[n][0]]
         here = centre("GI", errors)
-        found.append(
+        claimed.append(
             Claim(
                 f"the error ratio after {n} iterations of Gram iteration is the paper's, within a factor of {WITHIN:g}",
                 f"{paper:.3g}",
@@ -115,10 +115,10 @@ def claims(gram: Marks, power: Marks, reference: float) -> tuple[Claim, ...]:
                 1 / WITHIN <= here / paper <= WITHIN,
             )
         )
-    found += [nearest_claim(gram), index_claim(gram), _fall(gram)]
+    claimed += [nearest_claim(gram), index_claim(gram), _fall(gram)]
     for n, (paper, _) in PAPER_POWER.items():
         errors = power[n][0]
-        found.append(
+        claimed.append(
             Claim(
                 f"the error ratio after {n} power iterations is negative (up to rounding) and the paper's, within a factor of {WITHIN:g}",
                 f"{paper:.3g}",
@@ -128,7 +128,7 @@ def claims(gram: Marks, power: Marks, reference: float) -> tuple[Claim, ...]:
         )
     ten, thousand = mean(gram[10][1]), mean(power[1000][1])
     closer = _size(gram[11][0]) < abs(mean(power[1000][0]))
-    found.append(
+    claimed.append(
         Claim(
             "Gram iteration (11) is more accurate and faster than power iteration (1000)",
             "4.73e-08 in 0.00199 s against -2.43e-06 in 0.104 s",
@@ -137,7 +137,7 @@ def claims(gram: Marks, power: Marks, reference: float) -> tuple[Claim, ...]:
             closer and mean(gram[11][1]) < thousand,
         )
     )
-    found.append(
+    claimed.append(
         Claim(
             "100 times as many power iterations (1000) as Gram iterations (10) do not reach the same accuracy",
             "yes: more than 2000 until convergence",
@@ -145,7 +145,7 @@ def claims(gram: Marks, power: Marks, reference: float) -> tuple[Claim, ...]:
             abs(mean(power[1000][0])) > centre("GI", gram[10][0]),
         )
     )
-    found.append(
+    claimed.append(
         Claim(
             "10 iterations of Gram iteration take less time than the singular value decomposition",
             f"1/{PAPER_REFERENCE / PAPER_GRAM[10][1]:.0f} of it",
@@ -153,7 +153,7 @@ def claims(gram: Marks, power: Marks, reference: float) -> tuple[Claim, ...]:
             ten < reference,
         )
     )
-    return tuple(found)
+    return tuple(claimed)
 
 
 def nearest_claim(gram: Marks) -> Claim:

@@ -35,13 +35,13 @@ def border_bound(convolution: Convolution, tol: float, norm: Norm) -> Bracket | 
     terms = [norm(convolution.with_kernel(convolution.kernel, padding_mode="zeros"), tol)]
     for count in range(1, dims + 1):
         for axes in itertools.combinations(range(dims), count):
-            found = [
+            brackets = [
                 _term(convolution, axes, parts, tol, norm) for parts in itertools.product(*(borders[a] for a in axes))
             ]
-            if any(term is None for term in found):
+            if any(term is None for term in brackets):
                 return None
-            if found:
-                terms.append(Bracket.maximum([term for term in found if term is not None]))
+            if brackets:
+                terms.append(Bracket.maximum([term for term in brackets if term is not None]))
     return Bracket.sum(terms)
 
 
@@ -56,15 +56,15 @@ def _borders(convolution: Convolution, axis: int) -> list[torch.Tensor]:
             source = padding_source(position, h, convolution.padding_mode)
             sides[position >= h].append((output, int(source or 0), tap))
     shared = any({x[i] for x in sides[0]} & {x[i] for x in sides[1]} for i in (0, 1))
-    found = []
+    per_axis = []
     for side in [[*sides[0], *sides[1]]] if shared else sides:
         if side:
             outputs, sources = (sorted({x[i] for x in side}) for i in (0, 1))
             counts = torch.zeros(len(outputs), len(sources), k, dtype=torch.float64, device=convolution.kernel.device)
             for output, source, tap in side:
                 counts[outputs.index(output), sources.index(source), tap] += 1
-            found.append(counts)
-    return found
+            per_axis.append(counts)
+    return per_axis
 
 
 def _term(
@@ -83,13 +83,13 @@ def _term(
         )
         padding = tuple(convolution.padding[a] for a in rest)
         inner = Convolution(blocks.flatten(0, 1), sizes, strides, padding, dilations, convolution.groups)
-        found = norm(inner, tol)
+        bracket = norm(inner, tol)
     else:
-        found = Bracket.maximum([spectral_norm(matrix, tol) for matrix in blocks])
+        bracket = Bracket.maximum([spectral_norm(matrix, tol) for matrix in blocks])
     # entries are sums of products with small integers
     taps = math.prod(c.shape[2] for c in counts)
     lost = float(moduli.norm()) * (taps + 2) * 2.0**-52 * math.sqrt(math.prod(moduli.shape[3:]))
-    return Bracket.sum([found, Bracket.at_most(lost)])
+    return Bracket.sum([bracket, Bracket.at_most(lost)])
 
 
 def _blocks(kernel: torch.Tensor, axes: tuple[int, ...], counts: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -100,8 +100,8 @@ def _blocks(kernel: torch.Tensor, axes: tuple[int, ...], counts: tuple[torch.Ten
     factors = [f"{o}{p}{t}" for t, o, p in zip(taps, outputs, pixels, strict=True)]
     others = [t for t in letters if t not in taps]
     equation = f"gij{letters},{','.join(factors)}->gi{''.join(outputs)}j{''.join(pixels)}{''.join(others)}"
-    found = torch.einsum(equation, kernel, *counts)
+    blocks = torch.einsum(equation, kernel, *counts)
     groups, rows = kernel.shape[:2]
     height = rows * math.prod(c.shape[0] for c in counts)
     width = kernel.shape[2] * math.prod(c.shape[1] for c in counts)
-    return found.reshape(groups, height, width, *found.shape[found.dim() - len(others) :])
+    return blocks.reshape(groups, height, width, *blocks.shape[blocks.dim() - len(others) :])

@@ -79,9 +79,9 @@ def _zero_padded(convolution: Convolution, drop_zeros: bool) -> Reduction:
     taps = polyphase(convolution.grouped_taps(), convolution.stride, convolution.dilation, drop_zeros)
     axes = list(zip(convolution.input_size, convolution.extent, convolution.stride, convolution.padding, strict=True))
     period = tuple(-(-max(h + min(max(*p, 0), k - 1), k) // s) for h, k, s, p in axes)
-    found = Reduction(taps, _distinct(period, taps), size_free=True)
+    reduction = Reduction(taps, _distinct(period, taps), size_free=True)
     whole = all(_has_whole_window(*axis, outputs) for axis, outputs in zip(axes, convolution.output_size, strict=True))
-    return replace(found, exact=found.is_matrix and whole)
+    return replace(reduction, exact=reduction.is_matrix and whole)
 
 
 def _has_whole_window(h: int, k: int, s: int, p: tuple[int, int], outputs: int) -> bool:

@@ -91,18 +91,18 @@ def convolution_norm(convolution: Convolution, tol: float = 1e-3) -> OperatorNor
     ordinary = crop(ordinary.with_kernel(kernel))
     if not bool(ordinary.kernel.any()):
         return ZERO
-    found = _solve(ordinary, tol)
-    if not found.exact and is_small(ordinary):
-        found = _write_out(ordinary, found, tol)
-    elif not found.exact:
-        found = replace(found, log_lower=_lower(ordinary, found))
+    bounds = _solve(ordinary, tol)
+    if not bounds.exact and is_small(ordinary):
+        bounds = _write_out(ordinary, bounds, tol)
+    elif not bounds.exact:
+        bounds = replace(bounds, log_lower=_lower(ordinary, bounds))
     down, up = log_power_of_two(float(exponent))
-    bracket = Bracket(round_down(min(found.log_lower, found.log_upper) + down), round_up(found.log_upper + up))
-    return OperatorNorm(bracket, found.note)
+    bracket = Bracket(round_down(min(bounds.log_lower, bounds.log_upper) + down), round_up(bounds.log_upper + up))
+    return OperatorNorm(bracket, bounds.note)
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Bounds:
     """A certified upper bound of the scaled operator; ``exact`` says that ``log_lower`` holds for the operator, too."""
 
     log_lower: float
@@ -112,7 +112,7 @@ class _Found:
     start: Supremum | None = None
     group_log_uppers: torch.Tensor | None = None  # where each group's own bound is known
 
-    def times(self, copies: int) -> _Found:
+    def times(self, copies: int) -> _Bounds:
         """The bound after a selection that repeats entries up to ``copies`` times."""
         if copies == 1:
             return replace(self, exact=False)
@@ -120,46 +120,46 @@ class _Found:
         return replace(self, log_upper=log_upper, exact=False, group_log_uppers=None)
 
 
-def _lower(convolution: Convolution, found: _Found) -> float:
+def _lower(convolution: Convolution, bounds: _Bounds) -> float:
     """log of a lower bound of the operator norm, from the groups that may attain it."""
-    uppers = found.group_log_uppers
-    if found.start is None or convolution.groups <= PROMISING:
-        return lower_bound(convolution, found.start)
-    chosen = torch.tensor([found.start.group])
+    uppers = bounds.group_log_uppers
+    if bounds.start is None or convolution.groups <= PROMISING:
+        return lower_bound(convolution, bounds.start)
+    chosen = torch.tensor([bounds.start.group])
     if uppers is not None:
         chosen = uppers.index_fill(0, chosen, math.inf).topk(PROMISING).indices
     some = convolution.with_kernel(convolution.grouped_taps()[chosen].flatten(0, 1), groups=len(chosen))
-    return lower_bound(some, replace(found.start, group=0))
+    return lower_bound(some, replace(bounds.start, group=0))
 
 
-def _solve(convolution: Convolution, tol: float) -> _Found:
+def _solve(convolution: Convolution, tol: float) -> _Bounds:
     """The bound by the symbol of the convolution, or by its reshaped kernel where the symbol is too large."""
     reduced = reduce(convolution)
     if reduced.is_matrix and reduced.size_free:
         bracket = spectral_norm(reduced.taps.matrices[0, 0], tol)
-        found = _Found(bracket.log_lower, bracket.log_upper, "matrix", exact=reduced.exact)
+        bounds = _Bounds(bracket.log_lower, bracket.log_upper, "matrix", exact=reduced.exact)
     elif reduced.too_large:
         # the convolution is the kernel as a matrix c_out x (c_in k) applied to windows, which copy pixels
         log_upper = max(spectral_norm(matrix, tol).log_upper for matrix in convolution.grouped_taps().flatten(2))
-        return _Found(-math.inf, log_upper, "reshaped kernel").times(window_copies(convolution))
+        return _Bounds(-math.inf, log_upper, "reshaped kernel").times(window_copies(convolution))
     else:
-        found = _grid_or_torus(reduced, tol)
-    if found.exact or reduced.copies == 1:
-        return found if found.exact else found.times(reduced.copies)
-    return _with_border(convolution, found.times(reduced.copies), tol)
+        bounds = _grid_or_torus(reduced, tol)
+    if bounds.exact or reduced.copies == 1:
+        return bounds if bounds.exact else bounds.times(reduced.copies)
+    return _with_border(convolution, bounds.times(reduced.copies), tol)
 
 
-def _with_border(convolution: Convolution, found: _Found, tol: float) -> _Found:
+def _with_border(convolution: Convolution, bounds: _Bounds, tol: float) -> _Bounds:
     """The bound by what reflected or repeated borders add to the zero-padded convolution, where that is smaller."""
     if convolution.padding_mode == "circular":
-        return found
+        return bounds
     bound = border_bound(convolution, tol, lambda c, t: convolution_norm(c, t).bracket)
-    if bound is None or bound.log_upper >= found.log_upper:
-        return found
-    return replace(found, log_upper=bound.log_upper, note="zero padding and border", group_log_uppers=None)
+    if bound is None or bound.log_upper >= bounds.log_upper:
+        return bounds
+    return replace(bounds, log_upper=bound.log_upper, note="zero padding and border", group_log_uppers=None)
 
 
-def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
+def _grid_or_torus(reduced: Reduction, tol: float) -> _Bounds:
     period, size_free = reduced.period, reduced.size_free
     gram = symbol_gram(reduced.taps, math.prod(period) // 2 + 1)
     # the grid's maximum lies within this factor of the supremum over the torus
@@ -167,22 +167,24 @@ def _grid_or_torus(reduced: Reduction, tol: float) -> _Found:
     gap = math.prod(math.cos(min(math.pi * n / p, math.pi / 2)) for n, p in axes if n)
     cheap = gram.grid_cost(math.prod(period) // 2) <= CHEAP_GRID
     if not cheap and math.prod(period) > GRID_FACTOR * starting_points(gram) and (size_free or gap >= 1 - tol / 4):
-        found = torus_supremum(gram, tol if size_free else tol / 2, grid=period)
+        supremum = torus_supremum(gram, tol if size_free else tol / 2, grid=period)
     else:
-        found = grid_supremum(gram, period, tol)
-    note = "torus" if found.tight else "torus, flat spectrum"
-    if found.grid is not None:
+        supremum = grid_supremum(gram, period, tol)
+    note = "torus" if supremum.tight else "torus, flat spectrum"
+    if supremum.grid is not None:
         note = f"grid {'x'.join(map(str, period))}"
     # the torus bracket's lower end belongs to a frequency that the grid may miss
-    exact = reduced.exact and found.grid is not None
-    return _Found(found.log_lower, found.log_upper, note, exact, start=found, group_log_uppers=found.group_log_uppers)
+    exact = reduced.exact and supremum.grid is not None
+    return _Bounds(
+        supremum.log_lower, supremum.log_upper, note, exact, start=supremum, group_log_uppers=supremum.group_log_uppers
+    )
 
 
-def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
+def _write_out(convolution: Convolution, bounds: _Bounds, tol: float) -> _Bounds:
     """A better bracket of a small operator from written-out matrices of the groups that may attain its norm."""
-    kernels, uppers = convolution.grouped_taps(), found.group_log_uppers
+    kernels, uppers = convolution.grouped_taps(), bounds.group_log_uppers
     if uppers is None:
-        uppers = torch.full((len(kernels),), found.log_upper, dtype=torch.float64)
+        uppers = torch.full((len(kernels),), bounds.log_upper, dtype=torch.float64)
     order = uppers.argsort(descending=True)
     affordable = max(1, int(WRITTEN_WORK // group_work(convolution)))
     few = min(affordable, max(1, FIRST_ENTRIES // group_entries(convolution)))
@@ -200,7 +202,7 @@ def _write_out(convolution: Convolution, found: _Found, tol: float) -> _Found:
     if done < len(order):
         ceiling = max(ceiling, float(uppers[order[done]]))
     if ceiling > log_lower + math.log1p(tol):  # groups that may attain the norm are left
-        log_lower = max(log_lower, _lower(convolution, found))
-    if ceiling < found.log_upper:
-        return _Found(log_lower, ceiling, "explicit matrix", exact=True)
-    return replace(found, log_lower=log_lower)
+        log_lower = max(log_lower, _lower(convolution, bounds))
+    if ceiling < bounds.log_upper:
+        return _Bounds(log_lower, ceiling, "explicit matrix", exact=True)
+    return replace(bounds, log_lower=log_lower)

@@ -55,12 +55,12 @@ def convolution_norms(convolutions: Sequence[Convolution], tol: float = 1e-3) ->
     batches: dict[tuple[object, ...], list[int]] = {}
     for position, convolution in enumerate(convolutions):
         batches.setdefault((convolution.weight.shape, *convolution.geometry), []).append(position)
-    found: dict[int, OperatorNorm] = {}
+    by_position: dict[int, OperatorNorm] = {}
     for share in _shares(list(batches.values()), [c.weight.numel() for c in convolutions]):
         norms = together([_batch([convolutions[p] for p in positions], tol) for positions in share])
         for positions, some in zip(share, norms, strict=True):
-            found |= zip(positions, some, strict=True)
-    return [found[position] for position in range(len(convolutions))]
+            by_position |= zip(positions, some, strict=True)
+    return [by_position[position] for position in range(len(convolutions))]
 
 
 def _shares(batches: list[list[int]], numbers: list[int]) -> list[list[list[int]]]:
@@ -86,8 +86,8 @@ def matrix_norms(matrices: Sequence[torch.Tensor], tol: float = 1e-3) -> list[Br
         for i, matrix in enumerate(matrices)
         if matrix.numel() and not matrix.is_complex()
     }
-    found = dict(zip(pixels, convolution_norms(list(pixels.values()), tol), strict=True))
-    return [found[i].bracket if i in found else spectral_norm(m.to("cpu"), tol) for i, m in enumerate(matrices)]
+    norms = dict(zip(pixels, convolution_norms(list(pixels.values()), tol), strict=True))
+    return [norms[i].bracket if i in norms else spectral_norm(m.to("cpu"), tol) for i, m in enumerate(matrices)]
 
 
 def _batch(convolutions: list[Convolution], tol: float) -> Search[list[OperatorNorm]]:

@@ -62,9 +62,11 @@ class Waves:
     left: torch.Tensor
 
     @classmethod
-    def of(cls, found: Supremum) -> Waves:
+    def of(cls, supremum: Supremum) -> Waves:
         """The wave of one layer."""
-        return cls(torch.tensor([found.group]), torch.tensor([found.angle], dtype=torch.float64), found.left[None])
+        return cls(
+            torch.tensor([supremum.group]), torch.tensor([supremum.angle], dtype=torch.float64), supremum.left[None]
+        )
 
 
 def adjoint(convolution: Convolution, y: torch.Tensor) -> torch.Tensor:

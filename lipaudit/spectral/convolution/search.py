@@ -241,16 +241,16 @@ def grid_supremum(gram: SymbolGram, period: tuple[int, ...], tol: float) -> Supr
     frequencies = Frequencies.lattice(period)
     bounds = gram.upper_bounds(frequencies)
     if gram.n == 1:
-        found = search.result(search.scalars(frequencies, bounds), tight=True)
+        supremum = search.result(search.scalars(frequencies, bounds), tight=True)
     else:
         pairs = search.pairs(frequencies, bounds)
         search.start(pairs)
-        found = search.result(search.prove_maximum(pairs), tight=True)
-    found = replace(found, grid=period)
+        supremum = search.result(search.prove_maximum(pairs), tight=True)
+    supremum = replace(supremum, grid=period)
     if gram.groups == 1:
-        return found
+        return supremum
     squares = bounds.amax(1).clamp_min(2.0**-1000)
-    return replace(found, group_log_uppers=squares.log() / 2 + log_power_of_two(gram.exponent)[1] + 2.0**-40)
+    return replace(supremum, group_log_uppers=squares.log() / 2 + log_power_of_two(gram.exponent)[1] + 2.0**-40)
 
 
 def starting_points(gram: SymbolGram) -> int:
