@@ -17,7 +17,7 @@ from tests.formats.browser import Browser, find_browser
 _FOLDER = Path(__file__).parent
 # the part of the page from the top of one element to the bottom of another, and whether it is shown dark
 _SHOTS = {
-    "html-head.png": ("header", "#advice", False),
+    "html-head.png": ("header", "#costs", False),
     "html-graph.png": ("#graph", "#layers", True),
 }
 

@@ -18,9 +18,9 @@ from lipaudit.escaping import printable
 from lipaudit.text.numbers import share_text
 
 
-def render_template(name: str, **values: Any) -> str:
-    """The template ``name`` with these values."""
-    return _environment().get_template(name).render(values)
+def render_template(template: str, **values: Any) -> str:
+    """The ``template`` with these values."""
+    return _environment().get_template(template).render(values)
 
 
 def asset(name: str) -> str:

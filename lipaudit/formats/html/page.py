@@ -1,17 +1,21 @@
-"""The page of one report: its parts in reading order, and the report itself as JSON."""
+"""The page of one report: the answer, the rows that matter, then everything else, and the report itself as JSON."""
 
 from __future__ import annotations
 
+from lipaudit.escaping import printable
+from lipaudit.formats.html.costs import costs
 from lipaudit.formats.html.depth import charts as depth_charts
 from lipaudit.formats.html.document import Part, document
 from lipaudit.formats.html.facts import facts
 from lipaudit.formats.html.graph import graph
-from lipaudit.formats.html.headline import head
+from lipaudit.formats.html.plain_table import PlainTable
 from lipaudit.formats.html.scale import Scale
 from lipaudit.formats.html.shares import charts as share_charts
 from lipaudit.formats.html.table import table
 from lipaudit.records.report import AuditReport
-from lipaudit.text.summary import sections
+from lipaudit.text.answer import answer, figure_text, meaning, short_title
+from lipaudit.text.next_steps import next_steps
+from lipaudit.text.summary import sections, warning
 
 _NO_ROWS = ("No operation of this network can stretch a perturbation.",)
 
@@ -22,23 +26,50 @@ def render(report: AuditReport) -> str:
     It is to be written as UTF-8 and holds everything that it needs. Every text from the report is escaped; the report itself is
     inside as JSON, which the page offers as a file.
     """
-    title = f"Lipschitz audit of {report.model.spec}"
+    name = printable(report.model.spec)
+    values = {
+        "model": name,
+        "details": short_title(report.model).removeprefix(f"{name} · "),
+        "warning": warning(report),
+        "answer": answer(report),
+        "meaning": meaning(report),
+    }
+    heading = f"Lipschitz audit of {report.model.spec}"
     data = report.to_json(indent=None)
-    values = {"head": head(report)}
-    return document("report.html", title, report.tool_version, _parts(report), values, "script.js", data)
+    return document("report.html", heading, report.tool_version, _parts(report), values, "script.js", data)
+
+
+def _bounds(report: AuditReport) -> PlainTable | None:
+    """The bounds by every method, the least of which is printed; None where there is only one."""
+    bounds = report.network.bounds
+    if len(bounds) < 2:
+        return None
+    rows = [
+        (
+            bound.name,
+            figure_text(bound.figure) or bound.status,
+            bound.rigor or "",
+            "; ".join(filter(None, (bound.reason, bound.note))),
+        )
+        for bound in bounds
+    ]
+    return PlainTable(("method", "bound", "rigor", "remark"), rows)
 
 
 def _parts(report: AuditReport) -> list[Part]:
     """Every part in reading order."""
     said = {entry.label: entry.lines for entry in sections(report)}
     rows, scale = report.layers, Scale.of(report.layers)
-    costs = said.get("Costs most", ())
+    advice = said.get("What to do", ())
+    steps = [(step.type or f"lipaudit {report.model.spec} {step.add}", step.why) for step in next_steps(report)]
     layers = Part("layers", "Layers", "layers.html", table(rows, scale))
     return [
-        Part("result", "Result", "sentences.html", said.get("Result", ())[1:]),  # the first is the headline
         Part("missing", "Missing", "list.html", said.get("Missing", ())),
-        Part("advice", "What to do", "sentences.html", said.get("What to do", ())),
-        Part("costs", "Costs most", "costs.html", (costs, share_charts(rows)) if costs else ()),
+        Part("costs", "Costs most", "costs.html", costs(report, said.get("Costs most", ()))),
+        Part("advice", "What to do", "advice.html", (advice, steps) if advice or steps else ()),
+        Part("bounds", "Bounds of the network", "plain_table.html", _bounds(report)),
+        Part("shares", "Shares", "shares.html", share_charts(rows)),
+        Part("result", "Result in sentences", "sentences.html", said.get("Result", ())),
         Part("depth", "Over depth", "depth.html", depth_charts(report, scale)),
         Part("graph", "Graph", "graph.html", graph(rows, scale) if rows else ()),
         layers if rows else Part("layers", "Layers", "sentences.html", _NO_ROWS),

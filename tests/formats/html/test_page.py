@@ -19,11 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lipaudit.escaping import printable
-from lipaudit.formats.columns import cell
+from lipaudit.formats.columns import FIRST_COLUMNS, cell, filled
 from lipaudit.formats.html.page import render
-from lipaudit.records.report import AuditReport, LayerRecord
-from lipaudit.text.numbers import estimate_text, log10_upper_text, share_text, upper_text
-from lipaudit.text.summary import headline, sections, title
+from lipaudit.formats.layout import Layout
+from lipaudit.formats.table import chosen_rows
+from lipaudit.records.figure import Figure
+from lipaudit.records.groups import layers_of
+from lipaudit.records.report import AuditReport, BoundRecord, LayerRecord
+from lipaudit.records.stretching import stretching
+from lipaudit.text.answer import answer, meaning, short_title
+from lipaudit.text.numbers import log10_upper_text, share_text, upper_text
+from lipaudit.text.summary import sections
 from tests.places import ROOT
 from tests.records import (
     fakes,
@@ -97,42 +103,81 @@ def test_the_page_is_html_without_an_error_and_the_same_every_time(report: Audit
 def test_every_sentence_of_the_summary_is_on_the_page(report: AuditReport) -> None:
     tree = parsed(render(report))
     shown = {text for tag in ("p", "li") for text in texts(tree, f".//{tag}")}
-    assert [line for part in sections(report) for line in part.lines if " ".join(line.split()) not in shown] == []
-    assert texts(tree, ".//h1") == [" ".join(title(report.model).split())]
+    said = [line for part in sections(report) if part.label != "Costs most" for line in part.lines]
+    assert [line for line in said if " ".join(line.split()) not in shown] == []
+    assert texts(tree, ".//h1/bdi") == [report.model.spec]
+    assert " · ".join(texts(tree, ".//h1/*")) == short_title(report.model)
+
+
+@every_report
+def test_the_answer_comes_first_as_on_the_terminal(report: AuditReport) -> None:
+    tree = parsed(render(report))
+    lines = zip(texts(tree, ".//dl[@class='answer']//dt"), texts(tree, ".//dl[@class='answer']//dd"), strict=True)
+    assert list(lines) == [(line.label, line.text) for line in answer(report)]
+    assert texts(tree, ".//p[@class='meaning']") == [meaning(report)]
+    parts = [part.get("id") for part in tree.iter("section")]
+    order = ["missing", "costs", "advice", "shares", "result", "depth", "graph", "layers", "scope"]
+    assert [key for key in parts if key in order] == [key for key in order if key in parts]
+
+
+@every_report
+def test_the_rows_that_cost_most_are_those_of_the_first_screen(report: AuditReport) -> None:
+    lines = [[*line] for line in parsed(render(report)).findall(".//table[@class='costs']/tbody/tr")]
+    rows = chosen_rows(report, Layout(top=12)) if lines else ()
+    assert len(lines) == len(rows)
+    assert bool(lines) == (bool(stretching(report)) or any(row.status != "finite" for row in report.layers))
+    keys = filled(FIRST_COLUMNS, rows)
+    for cells, row in zip(lines, rows, strict=True):
+        assert ["".join(cell.itertext()) for cell in cells][: len(keys)] == [cell(key, row) for key in keys]
+        link = cells[0].find("a")
+        assert link is not None
+        assert link.get("href") == f"#row-{report.layers.index(layers_of(row)[0]) + 1}"
+
+
+def test_every_bound_of_the_network_is_shown_where_there_are_several() -> None:
+    least = fakes.report()
+    assert texts(parsed(render(least)), ".//section[@id='bounds']") == []
+    bounds = (
+        BoundRecord("product", "finite", Figure.of(300.0)),
+        BoundRecord("forms", "finite", Figure.of(20.0, "numerical"), note="of the last block"),
+        BoundRecord("local", "not applicable", reason="the domain is not a ball"),
+    )
+    report = replace(least, network=replace(least.network, figure=Figure.of(20.0, "numerical"), bounds=bounds))
+    rows = [
+        ["".join(cell.itertext()) for cell in row]
+        for row in parsed(render(report)).findall(".//section[@id='bounds']//tbody/tr")
+    ]
+    assert rows == [
+        ["product", "≤ 300 (10^2.478)", "certified", ""],
+        ["forms", "≤ 20 (10^1.302)", "numerical", "of the last block"],
+        ["local", "not applicable", "", "the domain is not a ball"],
+    ]
 
 
 def figure(report: AuditReport) -> str:
-    (found,) = texts(parsed(render(report)), ".//p[@class='figure']")
-    return found
+    return texts(parsed(render(report)), ".//dl[@class='answer']/div[@class='bound']/dd")[0]
 
 
-def test_the_large_figure_is_the_bound_rounded_up() -> None:
+def test_the_bound_is_rounded_up() -> None:
     report = fakes.report(upper_bound=4.51441, log10_upper_bound=math.log10(4.51441))
-    assert figure(report) == "≤ 4.515"
-    assert log10_upper_text(math.log10(4.51441)) in texts(parsed(render(report)), ".//dd")[0]
-    assert figure(fakes.report(upper_bound=None, log10_upper_bound=412.305)) == "≤ 10^412.31"
+    assert figure(report) == f"≤ 4.515 (10^{log10_upper_text(math.log10(4.51441))}) over all inputs, certified"
+    huge = fakes.report(upper_bound=None, log10_upper_bound=412.305)
+    assert figure(huge) == "≤ 10^412.31 over all inputs, certified"
 
 
-@pytest.mark.parametrize(("make", "word"), [(fakes.gated, "UNBOUNDED"), (fakes.unsupported, "NOT AVAILABLE")])
-def test_there_is_no_figure_where_the_status_is_not_finite(make: Callable[[], AuditReport], word: str) -> None:
-    assert figure(make()) == word
-    assert (
-        re.search(
-            r"\d",
-            texts(parsed(render(make())), ".//p[@class='headline']")[0]
-            .replace("2 operations", "")
-            .replace("1 operation", ""),
-        )
-        is None
-    )
+@pytest.mark.parametrize(("make", "words"), [(fakes.gated, "none over"), (fakes.unsupported, "not available over")])
+def test_there_is_no_figure_where_the_status_is_not_finite(make: Callable[[], AuditReport], words: str) -> None:
+    said = figure(make())
+    assert said.startswith(words)
+    assert re.findall(r"\d+", re.sub(r"\d operations?", "", said)) == []
 
 
 def test_an_estimate_is_marked_and_never_called_a_bound() -> None:
     report = fakes.estimate()
     tree = parsed(render(report))
-    assert figure(report) == estimate_text(report.network.estimate, None)
+    assert figure(report).startswith("~10^")
+    assert "an estimate by sedghi2019, no bound" in figure(report)
     assert texts(tree, ".//p[@class='warning']")[0].startswith("ESTIMATE (sedghi2019)")
-    assert "ESTIMATE, not a bound" in texts(tree, ".//p[@class='label']")
     body = " ".join(texts(tree, ".//header"))
     assert "≤" not in body
     assert "at most" not in body
@@ -144,16 +189,18 @@ def test_a_report_of_the_structure_has_no_figures() -> None:
     report = fakes.report(rows, figure=None, pixel_figure=None)
     report = replace(report, settings=replace(report.settings, structure=True))
     tree = parsed(render(report))
-    assert figure(report) == "FINITE"
+    assert figure(report).startswith("finite over all inputs")
     assert "≤" not in " ".join(texts(tree, ".//main"))
+    assert [cell for cell in texts(tree, ".//table[@class='costs']//td[@class='number']") if cell != "finite"] == []
     assert texts(tree, ".//section[@id='depth']") == []
 
 
 @every_report
 def test_the_table_has_the_figures_of_the_terminal(report: AuditReport) -> None:
     tree = parsed(render(report))
-    heads = texts(tree, ".//thead//th")
-    lines = tree.findall(".//tbody/tr")
+    (table,) = tree.findall(".//table[@id='layer-table']") or [ElementTree.Element("table")]
+    heads = texts(table, ".//thead//th")
+    lines = table.findall(".//tbody/tr")
     assert len(lines) == len(report.layers)
     for line, row in zip(lines, report.layers, strict=True):
         cells = dict(zip(heads, ["".join(entry.itertext()) for entry in line], strict=True))
@@ -232,7 +279,7 @@ def check_hostile(name: str) -> None:
     for found in tree.iter():
         assert not any(str(key).lower().startswith("on") for key in found.attrib)
         assert "style" not in found.attrib
-    rows = [printable("".join(row.itertext())) for row in tree.iterfind(".//tbody/tr/th")]
+    rows = [printable("".join(row.itertext())) for row in tree.iterfind(".//table[@id='layer-table']/tbody/tr/th")]
     assert rows == [printable(row.name) for row in report.layers]
     data = next(s for s in tree.iter("script") if s.get("type") == "application/json").text or ""
     assert AuditReport.from_json(data) == AuditReport.from_json(
@@ -297,7 +344,7 @@ def chain(count: int) -> tuple[LayerRecord, ...]:
 def test_five_hundred_rows_stay_below_two_megabytes() -> None:
     page = render(fakes.report(chain(510)))
     assert len(page.encode()) < 2_000_000
-    assert len(parsed(page).findall(".//tbody/tr")) == 510
+    assert len(parsed(page).findall(".//table[@id='layer-table']/tbody/tr")) == 510
 
 
 def test_a_saved_report_becomes_a_page_without_torch() -> None:
@@ -309,8 +356,3 @@ def test_a_saved_report_becomes_a_page_without_torch() -> None:
         [sys.executable, "-c", code], input=fakes.report().to_json(), text=True, cwd=ROOT, check=False
     )
     assert done.returncode == 0
-
-
-@every_report
-def test_the_headline_is_the_summarys(report: AuditReport) -> None:
-    assert texts(parsed(render(report)), ".//p[@class='headline']") == [" ".join(headline(report).split())]
