@@ -500,7 +500,7 @@ def test_a_cache_has_the_norms_of_every_gate_of_a_recurrent_layer(
     def refuse(*_arguments: object) -> None:
         raise AssertionError("a norm was computed again")
 
-    for name in ("oracle.spectral_norm", "precompute.spectral_norm"):
+    for name in ("oracle.spectral_norm", "precompute.certified_norm", "precompute.matrix_norms"):
         monkeypatch.setattr(f"lipaudit.spectral.{name}", refuse)
     second = lipaudit.audit(net, input_shape=(1, 20), cache=tmp_path)
     # two directions: 4 gates, and 3 of them together, of W and W'; a projection. A GRU: 3 gates of W and W'
