@@ -19,6 +19,13 @@ _SETTINGS = {
 }
 
 
+class IncomparableError(UsageError):
+    """The figures of two reports are not of the same kind: ``what`` differs, and ``remedy`` says how to audit both."""
+
+    def __init__(self, what: str, first: str, second: str, remedy: str) -> None:
+        super().__init__(f"the reports have different {what}: {first} in the first, {second} in the second: {remedy}")
+
+
 def check_comparable(before: AuditReport, after: AuditReport) -> None:
     """Raise :class:`~lipaudit.errors.UsageError` where the figures of two reports are not of the same kind."""
     for report, which in ((before, "first"), (after, "second")):
@@ -28,24 +35,20 @@ def check_comparable(before: AuditReport, after: AuditReport) -> None:
             )
     a, b = before.settings, after.settings
     if a.norm != b.norm:
-        raise UsageError(f"the reports are in other norms, {a.norm} and {b.norm}: audit both in the same norm")
+        raise IncomparableError("norms", a.norm, b.norm, "audit both in the same norm")
     if _domain(before) != _domain(after):
-        raise UsageError(
-            f"the reports are over other inputs, the first over {described(before)}, the second over {described(after)}: audit both with "
-            "the same --domain, --around, --radius, --mean and --std"
-        )
+        remedy = "audit both with the same --domain, --around, --radius, --mean and --std"
+        raise IncomparableError("domains", described(before), described(after), remedy)
     for name in dict.fromkeys((*a.fixed, *b.fixed)):
         held = a.fixed.get(name), b.fixed.get(name)
         if not _alike(*held):
-            raise UsageError(
-                f"the reports are of other functions: the input {printable(name)} is held at other values: {printable(shown(held[0]))} in "
-                f"the first, {printable(shown(held[1]))} in the second: audit both with the same --fix"
+            first, second = (printable(shown(value)) for value in held)
+            raise IncomparableError(
+                f"values of the input {printable(name)}", first, second, "audit both with the same --fix"
             )
     if a.method != b.method:
-        raise UsageError(
-            f"the figures of the reports are found by other methods, {a.method} and {b.method}: audit both with the same --method, or put "
-            "methods beside each other with `lipaudit compare MODEL`"
-        )
+        remedy = "audit both with the same --method, or compare methods with `lipaudit compare MODEL`"
+        raise IncomparableError("methods", printable(a.method), printable(b.method), remedy)
 
 
 def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:

@@ -12,13 +12,34 @@ import math
 import types
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from lipaudit.errors import UsageError
 from lipaudit.records.figure import ESTIMATE, NUMERICAL, Figure, log10_of, value_of
 
 T = TypeVar("T")
 _TYPES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+
+
+class FieldTypeError(UsageError):
+    """A field of a document has another type than it must have."""
+
+    def __init__(self, where: str, wanted: str, value: object) -> None:
+        super().__init__(f"{where} must be {wanted}, got {json.dumps(value)[:40]}")
+
+
+class MissingFieldError(UsageError):
+    """A document lacks a field."""
+
+    def __init__(self, where: str, name: str) -> None:
+        super().__init__(f"{where} lacks {name}: the file was cut, or is no file of lipaudit")
+
+
+class FloatRangeError(UsageError):
+    """A number of a document is beyond the range of floats."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"{where} is too large for a float; constants beyond 1e308 belong in the log10 fields")
 
 
 @dataclass(frozen=True)
@@ -75,7 +96,7 @@ class FigureKeys:
             return self.worth
         rigor = _decode(str | None, entry.get(self.rigor or "rigor"), f"{where}.{self.rigor or 'rigor'}")
         if rigor is None:
-            raise UsageError(f"{where} has a {self.value} but no {self.rigor or 'rigor'}")
+            raise MissingFieldError(where, self.rigor or "rigor")
         return NUMERICAL if rigor == ESTIMATE and not self.upwards else str(rigor)
 
 
@@ -107,7 +128,7 @@ def decode(cls: type[T], value: Any, where: str) -> T:
     Raises :class:`~lipaudit.errors.UsageError` for what is missing or of another type, naming its place.
     """
     if not isinstance(value, dict):
-        _mismatch(where, "an object", value)
+        raise FieldTypeError(where, "an object", value)
     arguments = {}
     for item in _layout(cls):  # type: ignore[arg-type]  # types are hashable
         if item.keys is not None:
@@ -115,7 +136,7 @@ def decode(cls: type[T], value: Any, where: str) -> T:
         elif item.name in value:
             arguments[item.name] = _decode(item.hint, value[item.name], f"{where}.{item.name}")
         elif item.required:
-            raise UsageError(f"{where} lacks {item.name}: the file was cut or is no lipaudit report")
+            raise MissingFieldError(where, item.name)
     return cls(**arguments)
 
 
@@ -148,18 +169,18 @@ def _decode(hint: Any, value: Any, where: str) -> Any:
         return None if value is None else _decode(parts[0], value, where)
     if origin is tuple:
         if not isinstance(value, list):
-            _mismatch(where, "an array", value)
+            raise FieldTypeError(where, "an array", value)
         return tuple(_decode(parts[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
     if origin is dict:
         if not isinstance(value, dict):
-            _mismatch(where, "an object", value)
+            raise FieldTypeError(where, "an object", value)
         return {key: _decode(parts[1], entry, f"{where}.{key}") for key, entry in value.items()}
     if is_dataclass(hint):
         return decode(hint, value, where)  # type: ignore[arg-type]
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return _float(value, where)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        _mismatch(where, _TYPES[hint], value)
+        raise FieldTypeError(where, _TYPES[hint], value)
     return value
 
 
@@ -169,9 +190,5 @@ def _float(value: int | float, where: str) -> float:
     except OverflowError:
         number = math.inf
     if math.isinf(number):
-        raise UsageError(f"{where} is too large for a float; constants beyond 1e308 belong in the log10 fields")
+        raise FloatRangeError(where)
     return number
-
-
-def _mismatch(where: str, wanted: str, value: Any) -> NoReturn:
-    raise UsageError(f"{where} should be {wanted}, not {json.dumps(value)[:40]}")

@@ -8,6 +8,15 @@ from typing import Any, NoReturn
 from lipaudit.errors import UsageError
 
 
+class VersionError(UsageError):
+    """A document is in a major version of its layout that this lipaudit does not read."""
+
+    def __init__(self, what: str, version: object, major: str) -> None:
+        super().__init__(
+            f"the {what} has schema version {version}, this lipaudit reads {major}.x; install the lipaudit that wrote it or a newer one"
+        )
+
+
 def parse(text: str | bytes, what: str) -> Any:
     """The value of a JSON text; a :class:`~lipaudit.errors.UsageError` says that it is no ``what``."""
     if not isinstance(text, str | bytes | bytearray):
@@ -45,6 +54,4 @@ def check_version(version: object, supported: str, what: str) -> None:
     """
     major = supported.split(".")[0]
     if str(version).split(".")[0] != major:
-        raise UsageError(
-            f"the {what} has schema version {version}, this lipaudit reads {major}.x; install the lipaudit that wrote it or a newer one"
-        )
+        raise VersionError(what, version, major)

@@ -86,7 +86,7 @@ def test_what_json_has_no_number_for_is_hashed() -> None:
     ],
 )
 def test_a_diff_refuses_other_values(before: dict[str, object], after: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=r"the input ids is held at other values: .*audit both with the same --fix"):
+    with pytest.raises(UsageError, match=r"different values of the input ids: .*audit both with the same --fix"):
         diff_reports(holding(**before), holding(**after))
 
 

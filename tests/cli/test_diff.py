@@ -146,7 +146,7 @@ def test_a_bad_file_gives_one_error_that_names_it(files: Path, capsys: Capture) 
         put("other.json", "{}"): "other.json: this JSON is no lipaudit report",
         put("diff.json", diff): "diff.json: this JSON is a diff of two reports",
         put("cut.json", report[: len(report) // 2]): "cut.json: this is not JSON",
-        put("pixels.json", fakes.on_pixels().to_json()): "the reports are over other inputs",
+        put("pixels.json", fakes.on_pixels().to_json()): "the reports have different domains",
     }
     for name, message in cases.items():
         for order in (["net.json", name], [name, "net.json"]):

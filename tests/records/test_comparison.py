@@ -62,12 +62,12 @@ def changed(*path: str | int, value: Any) -> str:
         (changed("seconds", "layers", value=[]), "do not fit its layers and methods"),
         (changed("layers", value=[]), "do not fit its layers and methods"),
         (changed("seconds", "methods", value={"a": 1.0}), "do not fit its layers and methods"),
-        (changed("seconds", "methods", "a", value="1"), r"comparison.methods\[0\].seconds should be a number"),
-        (changed("layers", 0, "upper_bound", value="4"), r"comparison.layers\[0\].upper_bound should be a number"),
+        (changed("seconds", "methods", "a", value="1"), r"comparison.methods\[0\].seconds must be a number"),
+        (changed("layers", 0, "upper_bound", value="4"), r"comparison.layers\[0\].upper_bound must be a number"),
         (changed("layers", 0, "figures", 0, "outcome", value="guessed"), "outcome of a for one is 'guessed'"),
         (changed("methods", 0, "network_status", value="fine"), "network_status of a is 'fine'"),
         (changed("layers", 0, "upper_bound", value=float("nan")), "holds NaN"),
-        (changed("model", value=None), "comparison.model should be an object"),
+        (changed("model", value=None), "comparison.model must be an object"),
     ],
 )
 def test_a_wrong_document_gives_one_clear_error(text: str, message: str) -> None:

@@ -82,10 +82,10 @@ def changed(*path: str | int, value: Any) -> str:
         (changed("layers", 0, "before", "status", value="fine"), r"diff\.layers\[0\]\.before\.status is 'fine'"),
         (
             changed("layers", 0, "after", "upper_bound", value="4"),
-            r"diff\.layers\[0\]\.after\.upper_bound should be a number",
+            r"diff\.layers\[0\]\.after\.upper_bound must be a number",
         ),
         (changed("network", "factor", value=float("inf")), "holds Infinity"),
-        (changed("before", value=None), r"diff\.before should be an object"),
+        (changed("before", value=None), r"diff\.before must be an object"),
     ],
 )
 def test_a_wrong_document_gives_one_clear_error(text: str, message: str) -> None:
