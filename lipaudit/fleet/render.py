@@ -11,7 +11,6 @@ from lipaudit.escaping import escape_markdown
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
 from lipaudit.fleet.typed_command import names
-from lipaudit.formats import separated_values
 from lipaudit.formats.grid import Column, Grid
 from lipaudit.formats.layout import FILE_WIDTH
 from lipaudit.text.lines import wrapped
@@ -35,8 +34,8 @@ def render(rows: Sequence[Row], settings: dict[str, Any], form: str, width: int 
         return _json(rows, settings)
     if form in ("tsv", "csv"):
         keys = [entry.name for entry in fields(Row)]
-        text = "\n".join(["\t".join(keys), *(separated_values.row(_flat(row, key) for key in keys) for row in rows)])
-        return separated_values.as_csv(text) if form == "csv" else text
+        raw = Grid.of(keys, ([_flat(row, key) for key in keys] for row in rows))
+        return raw.csv() if form == "csv" else raw.tsv()
     remarks = [counts(rows), *([_ESTIMATE] if any(row.rigor == "estimate" for row in rows) else [])]
     if form == "markdown":
         return "\n".join([_grid(rows).markdown(), "", *map(escape_markdown, remarks)])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from lipaudit.escaping import escape_markdown, printable
 from lipaudit.formats.grid import Column, Grid
 from lipaudit.formats.options import DEFAULT, Options
-from lipaudit.formats.separated_values import as_csv, row
 from lipaudit.records.comparison import REFERENCE, Comparison, FigureRecord, MethodComparison
 from lipaudit.text.answer import short_title
 from lipaudit.text.lines import wrapped
@@ -66,24 +65,27 @@ _TSV_NETWORK = ("network_status", "ratio_to_ryu2019", "violations", "violations_
 
 def tsv(found: Comparison, _options: Options = DEFAULT) -> str:
     """One row per layer and method with raw numbers, then one per method with the network's figure and an empty layer."""
-    lines = ["\t".join((*_TSV, *_TSV_NETWORK))]
+    return Grid.of((*_TSV, *_TSV_NETWORK), _raw(found)).tsv()
+
+
+def csv(found: Comparison, _options: Options = DEFAULT) -> str:
+    """The same table as comma-separated values."""
+    return Grid.of((*_TSV, *_TSV_NETWORK), _raw(found)).csv()
+
+
+def _raw(found: Comparison) -> Iterable[tuple[object, ...]]:
+    """The rows of the TSV."""
     for layer in found.layers:
         place = (layer.name, layer.op, layer.weight_shape, layer.input_size, layer.details)
         for f in layer.figures:
             figure = (f.method, f.outcome, f.figure, f.log10_figure, f.rigor, str(f.below_lower_bound).lower())
             last = (f.shortfall, f.seconds, f.reason, *(None for _ in _TSV_NETWORK))
-            lines.append(row((found.model.spec, *place, layer.lower_bound, layer.upper_bound, *figure, *last)))
+            yield (found.model.spec, *place, layer.lower_bound, layer.upper_bound, *figure, *last)
     for m in found.methods:
         figures = (m.network_figure, m.log10_network_figure, m.network_rigor)
         blank = (None,) * 7
         last = tuple(getattr(m, name) for name in _TSV_NETWORK)
-        lines.append(row((found.model.spec, *blank, m.name, None, *figures, None, None, m.seconds, m.reason, *last)))
-    return "\n".join(lines)
-
-
-def csv(found: Comparison, options: Options = DEFAULT) -> str:
-    """The same table as comma-separated values."""
-    return as_csv(tsv(found, options))
+        yield (found.model.spec, *blank, m.name, None, *figures, None, None, m.seconds, m.reason, *last)
 
 
 def _networks(found: Comparison) -> Grid:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lipaudit.escaping import escape_markdown, printable
 from lipaudit.formats.grid import Column, Grid
 from lipaudit.formats.options import DEFAULT, Options
-from lipaudit.formats.separated_values import as_csv
-from lipaudit.formats.separated_values import row as tsv_row
 from lipaudit.records.diff import LayerChange, Move, ReportDiff
 from lipaudit.records.report import Record
 from lipaudit.text.answer import short_title
@@ -77,6 +75,16 @@ def tsv(found: ReportDiff, _options: Options = DEFAULT) -> str:
 
     ``scope`` is ``network``, ``network over DOMAIN`` for a domain beside the one in force, or ``layer``.
     """
+    return Grid.of(TSV_HEADER, _raw_rows(found)).tsv()
+
+
+def csv(found: ReportDiff, _options: Options = DEFAULT) -> str:
+    """The same table as comma-separated values."""
+    return Grid.of(TSV_HEADER, _raw_rows(found)).csv()
+
+
+def _raw_rows(found: ReportDiff) -> Iterable[tuple[object, ...]]:
+    """The rows of the TSV."""
     networks: list[tuple[str, Move | None, tuple[object, ...], tuple[object, ...]]] = [
         ("network", found.network, _raw(found.before.network, _FIGURES), _raw(found.after.network, _FIGURES))
     ]
@@ -84,12 +92,11 @@ def tsv(found: ReportDiff, _options: Options = DEFAULT) -> str:
         (f"network over {other.domain}", other.move, _raw(other.before, _FIGURES), _raw(other.after, _FIGURES))
         for other in found.other_domains
     ]
-    lines = ["\t".join(TSV_HEADER)]
-    lines += [tsv_row((scope, None, *_moved(move), None, *before, *after)) for scope, move, before, after in networks]
+    for scope, move, before, after in networks:
+        yield (scope, None, *_moved(move), None, *before, *after)
     for change in found.layers:
         sides = (*_raw(change.before, _SIDE), *_raw(change.after, _SIDE))
-        lines.append(tsv_row(("layer", change.match, *_moved(change.move), change.contribution, *sides)))
-    return "\n".join(lines)
+        yield ("layer", change.match, *_moved(change.move), change.contribution, *sides)
 
 
 def _moved(move: Move | None) -> tuple[object, ...]:
@@ -99,11 +106,6 @@ def _moved(move: Move | None) -> tuple[object, ...]:
 def _raw(record: Record | None, known: Sequence[str]) -> tuple[object, ...]:
     """The fields of one side, empty where the record is missing or the field is not ``known`` of it."""
     return tuple(getattr(record, key) if record is not None and key in known else None for key in _SIDE)
-
-
-def csv(found: ReportDiff, options: Options = DEFAULT) -> str:
-    """The same table as comma-separated values."""
-    return as_csv(tsv(found, options))
 
 
 def shown_rows(found: ReportDiff, everything: bool) -> list[LayerChange]:

@@ -88,6 +88,16 @@ class Grid:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
 
+    @classmethod
+    def of(cls, headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> Grid:
+        """A table of plain columns, for values that are read by programs.
+
+        >>> print(Grid.of(("layer", "factor"), [("fc", 0.5)]).csv())
+        layer,factor
+        fc,0.5
+        """
+        return cls(tuple(map(Column, headings)), tuple(map(tuple, rows)))
+
     def without_empty_columns(self) -> Grid:
         """The same table without the columns in which no row has a text."""
         kept = [i for i, column in enumerate(self.columns) if any(column.text(row[i]) for row in self.rows)]

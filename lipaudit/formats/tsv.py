@@ -1,9 +1,9 @@
-"""Layers as tab-separated values for spreadsheets and scripts: raw numbers, one row per layer."""
+"""Layers as tab- or comma-separated values for spreadsheets and scripts: raw numbers, one row per layer."""
 
 from __future__ import annotations
 
+from lipaudit.formats.grid import Grid
 from lipaudit.formats.options import Audits, Options
-from lipaudit.formats.separated_values import as_csv, row
 from lipaudit.records.report import LAYER_COLUMNS
 from lipaudit.text.domain import described
 
@@ -15,14 +15,18 @@ def render_audits(audits: Audits, _options: Options) -> str:
 
     :func:`lipaudit.formats.separated_values.row` says how a value is written.
     """
-    lines = ["\t".join(HEADER)]
-    for report in audits.reports:
-        for layer in report.layers:
-            values = (report.model.spec, *(getattr(layer, name) for name in LAYER_COLUMNS), described(report))
-            lines.append(row(values))
-    return "\n".join(lines)
+    return _grid(audits).tsv()
 
 
-def csv_of_audits(audits: Audits, options: Options) -> str:
+def csv_of_audits(audits: Audits, _options: Options) -> str:
     """The same table as comma-separated values."""
-    return as_csv(render_audits(audits, options))
+    return _grid(audits).csv()
+
+
+def _grid(audits: Audits) -> Grid:
+    rows = (
+        (report.model.spec, *(getattr(layer, name) for name in LAYER_COLUMNS), described(report))
+        for report in audits.reports
+        for layer in report.layers
+    )
+    return Grid.of(HEADER, rows)
