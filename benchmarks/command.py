@@ -33,12 +33,12 @@ IMPORTS = "import timm, torchvision, lipaudit.api, lipaudit.cli, lipaudit.record
 # the command, with notes of when its own clock started and when it was done
 COMMAND = """
 import sys, time
-import lipaudit.api
-class Noted(lipaudit.api.Clock):
+import lipaudit.auditing.run
+class Noted(lipaudit.auditing.run.Clock):
     def __init__(self):
         print("clock", time.perf_counter(), file=sys.stderr)
         super().__init__()
-lipaudit.api.Clock = Noted
+lipaudit.auditing.run.Clock = Noted
 from lipaudit import __main__ as command
 main = command.main
 def timed():

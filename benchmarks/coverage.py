@@ -65,7 +65,7 @@ def examine(spec: str, full: bool, max_params: float) -> dict[str, Any]:
     """One row of the file."""
     import lipaudit
     from lipaudit.errors import LipauditError
-    from lipaudit.frontends import load
+    from lipaudit.frontends.load import load
 
     row: dict[str, Any] = {"model": spec, "family": family(spec)}
     reset_peak_memory()

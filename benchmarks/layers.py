@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lipaudit.auditing.open import captured, open_model, placed
+from lipaudit.auditing.capture import capture_model
+from lipaudit.auditing.load import open_model
+from lipaudit.auditing.placement import placed
+from lipaudit.auditing.request import AuditRequest
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.fingerprint import content_key
@@ -48,9 +51,11 @@ def load_layers(network: str, size: str | None, weights: str | None = "random", 
     sign takes the place of ``weights``, and a file of weights that ``arch`` describes has its own.
     """
     spec, file = split_name(network)
-    loaded = open_model(spec, size, None if arch else file or weights, arch)
+    loaded = open_model(
+        AuditRequest(model=spec, input_shape=size, weights=None if arch else file or weights, arch=arch)
+    )
     with placed(loaded, "cpu") as place:
-        graph = captured(loaded, place).simple
+        graph = capture_model(loaded, place).simple
     found: dict[bytes, Layer] = {}
     for node in graph:
         if node.op != CONVOLUTION:

@@ -18,7 +18,10 @@ import timm  # noqa: F401  imported by name resolution, and no part of loading
 import torchvision  # noqa: F401
 
 from benchmarks.coverage import reset_peak_memory
-from lipaudit.auditing.open import captured, open_model, placed
+from lipaudit.auditing.capture import capture_model
+from lipaudit.auditing.load import open_model
+from lipaudit.auditing.placement import placed
+from lipaudit.auditing.request import AuditRequest
 from lipaudit.graph.linear import Dense
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.norm import convolution_norm
@@ -61,9 +64,9 @@ def norm(linear: Convolution | Dense) -> object:
 def main(argv: Sequence[str]) -> None:
     spec, size = argv[0], argv[1] if len(argv) > 1 else None
     imports = settled()
-    load, loaded = peak(lambda: open_model(spec, size, "random", None), imports)
+    load, loaded = peak(lambda: open_model(AuditRequest(model=spec, input_shape=size, weights="random")), imports)
     with placed(loaded, "cpu") as place:
-        capture, network = peak(lambda: captured(loaded, place), imports)
+        capture, network = peak(lambda: capture_model(loaded, place), imports)
     weights = settled()
     linear = [(node.module, node.payload) for node in network.simple if isinstance(node.payload, Convolution | Dense)]
     found = [(peak(partial(norm, w), weights)[0], module, weight_of(w)) for module, w in linear]

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 import lipaudit
-from lipaudit.auditing.open import Captured, captured, placed
+from lipaudit.auditing.capture import Captured, capture_model
+from lipaudit.auditing.placement import placed
 from lipaudit.formats.render import Layout
-from lipaudit.frontends import LoadedModel, load
+from lipaudit.frontends.load import load
+from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import evaluate_rules, propagate
@@ -31,7 +33,7 @@ def network(loaded: LoadedModel) -> Captured:
 
 def capture(loaded: LoadedModel) -> Captured:
     with placed(loaded, "cpu") as place:
-        return captured(loaded, place)
+        return capture_model(loaded, place)
 
 
 @pytest.mark.parametrize("spec", NETWORKS)

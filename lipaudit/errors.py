@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
+from typing import Any
 
 from lipaudit.escaping import printable_lines
 
@@ -16,6 +18,19 @@ _NO_MEMORY = (
 )
 
 
+def shown(value: object) -> str:
+    """A value in a message: numbers, texts and sequences as Python writes them, anything else by its type.
+
+    >>> shown(0.5), shown("x" * 100)[-5:], shown({})
+    ('0.5', 'xx...', 'a dict')
+    """
+    if value is None or isinstance(value, bool | int | float | str | tuple | list):
+        text = repr(value)
+        return text if len(text) <= 80 else f"{text[:77]}..."
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 class LipauditError(Exception):
     """Base of every error that lipaudit raises on purpose.
 
@@ -25,15 +40,74 @@ class LipauditError(Exception):
 
     exit_code = 3
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors reach other processes by their text, whatever built it."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         """The message, which a traceback prints as well, with what could drive a terminal escaped."""
         return printable_lines(super().__str__())
+
+
+def _rebuilt(kind: type[LipauditError], args: tuple[Any, ...], fields: dict[str, Any]) -> LipauditError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class UsageError(LipauditError):
     """The request itself is wrong: an unknown option value, an impossible combination, a malformed shape."""
 
     exit_code = 2
+
+
+class InvalidValueError(UsageError):
+    """A value that is not what an option, an argument or a field takes.
+
+    >>> print(InvalidValueError("seed", "an integer from 0 to 9", "x"))
+    seed must be an integer from 0 to 9, got 'x'
+    >>> print(InvalidValueError("model", "a network", {}, "name a file"))
+    model must be a network, got a dict: name a file
+    """
+
+    def __init__(self, what: str, expected: str, value: object, advice: str = "") -> None:
+        super().__init__(f"{what} must be {expected}, got {shown(value)}{advice and f': {advice}'}")
+
+
+class UnknownChoiceError(UsageError):
+    """A name that is none of those there are.
+
+    >>> print(UnknownChoiceError("device", "tpu", ["cpu", "cuda"]))
+    there is no device 'tpu': choose one of cpu, cuda
+    """
+
+    def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
+        super().__init__(f"there is no {kind} {shown(name)}: choose one of {', '.join(choices)}")
+
+
+class ConflictError(UsageError):
+    """Two options of which the first has no meaning beside the second.
+
+    >>> print(ConflictError("--plot", "--structure", "an audit of the structure computes no figures"))
+    --plot cannot be combined with --structure (an audit of the structure computes no figures): leave out one of them
+    """
+
+    def __init__(self, option: str, other: str, reason: str) -> None:
+        super().__init__(f"{option} cannot be combined with {other} ({reason}): leave out one of them")
+
+
+class RequirementError(UsageError):
+    """An option that means something only beside another one, which is missing.
+
+    >>> print(RequirementError("--save-pair", "--lower-bound", "it writes the inputs which that search finds"))
+    --save-pair requires --lower-bound (it writes the inputs which that search finds): add it, or leave out --save-pair
+    """
+
+    def __init__(self, option: str, required: str, reason: str) -> None:
+        super().__init__(
+            f"{option} requires {required} ({reason}): add it, or leave out {option.split()[0].split('=')[0]}"
+        )
 
 
 class OutputError(LipauditError):

@@ -56,7 +56,7 @@ def kept_names() -> ModelNames | None:
 
 def collect_names() -> ModelNames:
     """The names as the registries have them, which imports torch; they are kept for the next time."""
-    from lipaudit.frontends import registry_names
+    from lipaudit.frontends.registry import registry_names
 
     names = ModelNames(**{registry: tuple(names) for registry, names in registry_names().items()})
     try:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lipaudit.auditing.request import AuditOptions, AuditRequest
 from lipaudit.cli.completion import complete_model
 from lipaudit.cli.display_options import check_no_layout, display_options, take_layout, typed_for
 from lipaudit.cli.fleet_options import fleet_options, take_fleet
-from lipaudit.cli.gates import ChosenGates, chosen_gates, from_file, gate_options
+from lipaudit.cli.gates import chosen_gates, from_file, gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
     TakesFiles,
@@ -52,6 +52,8 @@ from lipaudit.errors import UsageError
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.formats.options import Audits, FleetRecord, Options
 from lipaudit.formats.registry import FORMATS, Format
+from lipaudit.frontends.input_files import read_where
+from lipaudit.frontends.spec import TENSOR_SUFFIXES
 from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
@@ -182,7 +184,7 @@ def audit(
     output: Path | None,
     plot: PlotFile | None,
     quiet: bool,
-    **options: Any,
+    **values: Any,
 ) -> int:
     """Audit one or several models (the verb may be left out).
 
@@ -193,24 +195,24 @@ def audit(
 
     debug: bool = ctx.find_root().obj.debug
     form = format_of(form, output, Audits, FleetRecord)
-    fleet = take_fleet(options)
+    fleet = take_fleet(values)
     if not models and fleet.models_from is None:
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
-    _leave_out_unused(ctx, options)
-    gates = chosen_gates(ctx, options, quiet)
+    _leave_out_unused(ctx, values)
+    gates = chosen_gates(ctx, values, quiet)
     if fleet.is_asked_for(output, form):
-        if options.pop("save_pair") is not None:
-            raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
         from lipaudit.cli.fleet import audit_fleet
 
-        check_no_layout(options)
-        options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
+        check_no_layout(values)
+        options = AuditOptions(input_shape=input_shape(inputs), fix=fixed_inputs(fixes), **values)
+        _check_one_model(options, several=True)
         shown = fleet.shown(form, output, quiet, plot is not None)
-        return audit_fleet(ctx, models, options, fleet, shown, partial(_check, gates), gates)
+        return audit_fleet(ctx, models, options, fleet, shown, gates)
     file = None if output == Path("-") else output
-    layout = take_layout(options, form, file, quiet)
-    _check(gates, options)
-    if options["structure"]:
+    layout = take_layout(values, form, file, quiet)
+    options = AuditOptions(input_shape=input_shape(inputs), fix=fixed_inputs(fixes), **values)
+    if options.structure:
+        gates.refuse_structure()
         if not quiet:
             gates.say_without_figures()
         gates = gates.of_structures()
@@ -219,22 +221,24 @@ def audit(
     if file:
         check_writable(file)
     if plot:
-        plot.check(file, options["structure"])
-    options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
-    specs, codes, failures = _expand_all(models, debug, quiet)
+        plot.check(file, options.structure)
+    requests, codes, failures = _expand_all(models, options, debug, quiet)
     if file:
-        check_no_model(file, _files_read(file, specs, options))
+        check_no_model(file, _files_read(file, requests))
     if plot:
-        plot.check_models(specs, _files_read(plot.path, specs, options))
-    shape.check_number([*specs, *(failure.model for failure in failures)], "audit them one by one")
-    several = len(models) > 1 or len(specs) > 1
-    if several and options["save_pair"] is not None:
-        raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
+        plot.check_models([str(request.model) for request in requests], _files_read(plot.path, requests))
+    shape.check_number(
+        [*(str(request.model) for request in requests), *(failure.model for failure in failures)],
+        "audit them one by one",
+    )
+    several = len(models) > 1 or len(requests) > 1
+    _check_one_model(options, several)
     streamed = shape.one_by_one and file is None
     reports: list[AuditReport] = []
-    for spec in specs:
+    for request in requests:
+        spec = str(request.model)
         try:
-            report = _audit_one(spec, options, debug, quiet)
+            report = _audit_one(request, debug, quiet)
             text = _shown(report, spec, shape, chosen, ctx, models) if streamed else ""
         except Exception as error:
             codes.append(complain(error, debug, spec if several else ""))
@@ -259,9 +263,16 @@ def _shown(
     return str(shape.render(Audits([report]), replace(options, layout=replace(options.layout, typed=typed))))
 
 
-def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[str], list[int], list[Failure]]:
-    """Every model that the specifications stand for, and the exit codes and errors of those that stand for none."""
-    specs: list[str] = []
+def _check_one_model(options: AuditOptions, several: bool) -> None:
+    if several and options.save_pair is not None:
+        raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
+
+
+def _expand_all(
+    models: Sequence[str], options: AuditOptions, debug: bool, quiet: bool
+) -> tuple[list[AuditRequest], list[int], list[Failure]]:
+    """A request for every model that the specifications stand for, and the exit codes and errors of those that stand for none."""
+    requests: list[AuditRequest] = []
     failures: list[Failure] = []
     codes = [0]
     waiting = Waiting("loading torch", quiet)
@@ -270,70 +281,34 @@ def _expand_all(models: Sequence[str], debug: bool, quiet: bool) -> tuple[list[s
             with shielded(debug, quiet):
                 import_frameworks()
                 waiting.over()
-                from lipaudit.frontends import expand
+                from lipaudit.frontends.registry import expand
 
-                specs += expand(model)
+                requests += map(options.request, expand(model))
         except Exception as error:
             codes.append(complain(error, debug, model if len(models) > 1 else ""))
             failures.append(Failure(model, one_line(str(error)) or type(error).__name__, codes[-1]))
-    return specs, codes, failures
+    return requests, codes, failures
 
 
-def _files_read(output: Path, specs: Sequence[str], options: dict[str, Any]) -> list[str]:
+def _files_read(output: Path, requests: Sequence[AuditRequest]) -> list[str]:
     """The files that the audits read and ``output`` must not replace."""
-    from lipaudit.fleet.input_files import read_where
-
-    return [name for spec in specs for name in read_where(output, spec, options)]
+    return [name for request in requests for name in read_where(output, str(request.model), request.files())]
 
 
-def _audit_one(spec: str, options: dict[str, Any], debug: bool, quiet: bool) -> AuditReport:
-    progress = Progress(spec) if not quiet and sys.stderr.isatty() else None
+def _audit_one(request: AuditRequest, debug: bool, quiet: bool) -> AuditReport:
+    progress = Progress(str(request.model)) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
             with delayed():
-                from lipaudit.api import audit as run_audit
+                from lipaudit.auditing.run import run_audit
 
-            report: AuditReport = run_audit(spec, **options, progress=progress)
-            return report
+            return run_audit(request, progress)
     finally:
         if progress:
             progress.finish()
 
 
-def _leave_out_unused(ctx: click.Context, options: dict[str, Any]) -> None:
+def _leave_out_unused(ctx: click.Context, values: dict[str, Any]) -> None:
     """Around a tensor there are no pixels for the project's normalisation; one that was typed is refused later."""
-    if options["domain"] == "ball" and Path(options["around"] or "").suffix.lower() in (".npy", ".pt", ".pth"):
-        options.update({name: None for name in ("mean", "std") if from_file(ctx, name)})
-
-
-def _check(gates: ChosenGates, options: dict[str, Any]) -> None:
-    """Refuse what does not go together before any model is loaded."""
-    if options["structure"]:
-        gates.refuse_structure()
-    _check_domain(options)
-    _check_method(options)
-    if options.get("save_pair") is not None and not options["lower_bound"]:
-        raise UsageError("--save-pair keeps the two inputs of --lower-bound: ask for that, too")
-
-
-def _check_domain(options: dict[str, Any]) -> None:
-    """Refuse a domain that is not whole."""
-    if options["domain"] == "global" and all(options[key] is None for key in ("around", "radius", "mean", "std")):
-        return
-    import_frameworks()
-    from lipaudit.auditing.domain import DomainRequest, check_normalisation
-
-    request = DomainRequest(options["domain"], options["around"], options["radius"])
-    check_normalisation(options["mean"], options["std"], request)
-
-
-def _check_method(options: dict[str, Any]) -> None:
-    """Refuse an unknown method, or what does not go with it, before any model is loaded."""
-    if options["method"] == "gram" and options["iterations"] is None:
-        return
-    if options["structure"]:
-        raise UsageError("--structure computes no norms: leave out --method and --iterations")
-    import_frameworks()
-    from lipaudit.auditing.method import find_requested
-
-    find_requested(options["method"], options["iterations"])
+    if values["domain"] == "ball" and Path(values["around"] or "").suffix.lower() in TENSOR_SUFFIXES:
+        values.update({name: None for name in ("mean", "std") if from_file(ctx, name)})

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lipaudit.auditing.request import CompareRequest
 from lipaudit.cli.completion import complete_model
 from lipaudit.cli.display_options import quiet_option, screen
 from lipaudit.cli.options import (
@@ -29,10 +30,11 @@ from lipaudit.cli.options import (
     weights_option,
     with_options,
 )
-from lipaudit.cli.terminal import Progress, deliver, import_frameworks, shielded
+from lipaudit.cli.terminal import Progress, deliver, shielded
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
+from lipaudit.frontends.input_files import read_where
 from lipaudit.records.comparison import Comparison
 
 _OPTIONS = with_options(
@@ -90,7 +92,7 @@ def compare(
     form: str | None,
     output: Path | None,
     quiet: bool,
-    **options: Any,
+    **values: Any,
 ) -> int:
     """Compare published methods on every layer of MODEL with certified bounds of the layer's norm.
 
@@ -100,23 +102,19 @@ def compare(
 
     debug: bool = ctx.find_root().obj.debug
     shape = format_of(form, output, Comparison)
-    options.update(input_shape=input_shape(inputs), fix=fixed_inputs(fixes))
+    request = CompareRequest(model=model, input_shape=input_shape(inputs), fix=fixed_inputs(fixes), **values)
     file = None if output == Path("-") else output
     layout = screen() if file is None else screen().of_file()
     if file:
         check_writable(file)
-        with shielded(debug, quiet):
-            import_frameworks()
-            from lipaudit.fleet.input_files import read_where
-
-            check_no_model(file, read_where(file, model, options))
+        check_no_model(file, read_where(file, model, request.files()))
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
             with delayed():
-                from lipaudit.api import compare as run_comparison
+                from lipaudit.auditing.compare import run_comparison
 
-            text = FORMATS[shape].render(run_comparison(model, **options, progress=progress), Options(layout))
+            text = FORMATS[shape].render(run_comparison(request, progress), Options(layout))
     finally:
         if progress:
             progress.finish()

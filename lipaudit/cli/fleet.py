@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lipaudit.auditing.request import AuditOptions
 from lipaudit.cli.display_options import screen
 from lipaudit.cli.fleet_options import FleetOptions, Shown
 from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
 from lipaudit.fleet.interrupts import delayed
-from lipaudit.fleet.request import ModelRequest, distinct, plain
+from lipaudit.fleet.request import ModelRequest, distinct
 from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.registry import FORMATS
+from lipaudit.frontends.input_files import read_where
 from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
@@ -32,33 +34,32 @@ if TYPE_CHECKING:
 def audit_fleet(
     ctx: click.Context,
     models: tuple[str, ...],
-    options: dict[str, Any],
+    options: AuditOptions,
     fleet: FleetOptions,
     shown: Shown,
-    check: Callable[[dict[str, Any]], None],
     gates: ChosenGates,
 ) -> int:
     """Audit the models of the command line and of the file, and return the worst exit code.
 
-    ``options`` are the keyword options of an audit that hold for all models, ``check`` refuses those that do not go together, and
-    every report is judged by the ``gates``.
+    ``options`` hold for every model that has none of its own, and every report is judged by the ``gates``.
     """
     debug: bool = ctx.find_root().obj.debug
-    cache, settings = options.pop("cache"), plain({k: v for k, v in options.items() if k != "cache"})
+    settings = options.to_json()
     with shielded(debug, shown.quiet):
         import_frameworks()
         from lipaudit.fleet.journal import opened
+        from lipaudit.fleet.task import Task
 
-        asked = _requests(ctx, models, settings, fleet, check)
+        asked = _requests(ctx, models, options, fleet, gates)
         requests = distinct(asked)
-        _check_files(requests, settings, fleet, shown)
-    if not shown.quiet and any({**settings, **request.options}["structure"] for request in requests):
+        _check_files(requests, options, fleet, shown)
+    if not shown.quiet and any(request.of(options).structure for request in requests):
         gates.say_without_figures()
     if len(requests) < len(asked) and not shown.quiet:
         say(f"lipaudit: {len(asked) - len(requests)} of {len(asked)} models are there before and are audited once")
     with opened(shown.record, settings, fleet.restart) as journal:
         todo = _still_to_do(journal, requests, shown.quiet)
-        tasks = _tasks(todo, settings, None if cache is None else str(cache), debug)
+        tasks = (Task(request.of(options), request.options, debug) for request in todo)
         if todo:
             with _running(tasks, fleet, debug) as entries:
                 journal.begin()
@@ -74,15 +75,16 @@ def audit_fleet(
 def _requests(
     ctx: click.Context,
     models: tuple[str, ...],
-    settings: dict[str, Any],
+    options: AuditOptions,
     fleet: FleetOptions,
-    check: Callable[[dict[str, Any]], None],
+    gates: ChosenGates,
 ) -> list[ModelRequest]:
     """Every model that is asked for, wildcards expanded."""
-    from lipaudit.frontends import expand
+    from lipaudit.frontends.registry import expand
 
     def checked(request: ModelRequest) -> list[ModelRequest]:
-        check({**settings, **request.options})
+        if request.of(options).structure:
+            gates.refuse_structure()
         return [replace(request, spec=spec) for spec in expand(request.spec)]
 
     found = [request for model in models for request in checked(ModelRequest(model))]
@@ -91,10 +93,9 @@ def _requests(
     return found
 
 
-def _check_files(requests: list[ModelRequest], settings: dict[str, Any], fleet: FleetOptions, shown: Shown) -> None:
+def _check_files(requests: list[ModelRequest], options: AuditOptions, fleet: FleetOptions, shown: Shown) -> None:
     """Refuse output that cannot be written, or that would replace what is read."""
     from lipaudit.files import check_no_model, check_writable
-    from lipaudit.fleet.input_files import read_where
 
     file = shown.record or shown.file
     if file is None:
@@ -102,7 +103,7 @@ def _check_files(requests: list[ModelRequest], settings: dict[str, Any], fleet: 
     check_writable(file)
     read = {fleet.models_from or ""}
     for request in requests:
-        read.update(read_where(file, request.spec, {**settings, **request.options}))
+        read.update(read_where(file, request.spec, request.of(options).files()))
     check_no_model(file, sorted(read))
 
 
@@ -121,13 +122,6 @@ def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) ->
         said = [f"{counts['done']} of {len(requests)} models are done", *again]
         say(f"lipaudit: {journal.path}: {'; '.join(said)}")
     return [request for request in requests if states[request.key] != "done"]
-
-
-def _tasks(requests: list[ModelRequest], settings: dict[str, Any], cache: str | None, debug: bool) -> Iterator[Task]:
-    from lipaudit.fleet.task import Task
-
-    for request in requests:
-        yield Task(request.spec, request.options, settings, cache, debug)
 
 
 @contextmanager

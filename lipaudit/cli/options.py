@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from lipaudit.cli.terminal import import_frameworks
 from lipaudit.errors import UsageError
 from lipaudit.formats.registry import FORMATS, format_names, format_of_file, usual_suffixes
+from lipaudit.frontends.spec import parse_fix, parse_input
 
 Command = Callable[..., Any]
 # as in lipaudit.auditing.method, which imports torch
@@ -194,13 +194,10 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return decorate
 
 
-def fixed_inputs(texts: tuple[str, ...]) -> dict[str, str] | None:
+def fixed_inputs(texts: tuple[str, ...]) -> dict[str, object] | None:
     """What ``--fix`` says, once or several times."""
     if not texts:
         return None
-    import_frameworks()
-    from lipaudit.frontends.held_inputs import parse_fix
-
     pairs = [parse_fix(text) for text in texts]
     names = [name for name, _ in pairs]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -212,9 +209,6 @@ def input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int
     """What ``--input`` says, once or several times."""
     if not texts:
         return None
-    import_frameworks()
-    from lipaudit.frontends.spec import parse_input
-
     shapes = [parse_input(text) for text in texts]
     if len(shapes) == 1 and not shapes[0][0]:
         return shapes[0][1]

@@ -98,7 +98,7 @@ def shielded(debug: bool, quiet: bool = False) -> Iterator[None]:
 def import_frameworks() -> None:
     """Import torch and what belongs to it. Ctrl-C waits until that is done: these packages swallow it meanwhile, or crash."""
     with delayed():
-        import lipaudit.frontends  # noqa: F401
+        import lipaudit.frontends.load  # noqa: F401
 
 
 def complain(error: Exception, debug: bool, spec: str = "") -> int:

@@ -18,10 +18,10 @@ from typing import Any
 
 from lipaudit.errors import ClusterError, ModelLoadError
 from lipaudit.fleet.entry import Entry
-from lipaudit.fleet.input_files import named_files
 from lipaudit.fleet.interrupts import raise_remembered
 from lipaudit.fleet.local import run_local
 from lipaudit.fleet.task import ONE_AT_A_TIME, Task, perform
+from lipaudit.frontends.input_files import file_hashes
 from lipaudit.version import __version__
 
 _PATIENCE = 10.0  # seconds for the scheduler to answer
@@ -122,7 +122,7 @@ def _workers(client: Any) -> int:
 
 
 def _sent(task: Task) -> Task:
-    return replace(task, folder=os.getcwd(), expected=named_files(task.spec, task.arguments))
+    return replace(task, folder=os.getcwd(), expected=file_hashes(task.request.files()))
 
 
 def _done(client: Any, running: Iterable[Any]) -> list[Any]:
@@ -152,7 +152,7 @@ def _entry(future: Any, task: Task, client: Any) -> Entry | None:
         message = " ".join(f"{type(error).__name__}: {error}".split())
         return Entry.failed(
             task.spec,
-            task.options,
+            task.own,
             f"the worker could not run it ({message}): install lipaudit {__version__} and its requirements on every worker",
             ModelLoadError.exit_code,
         )
@@ -162,7 +162,7 @@ def _entry(future: Any, task: Task, client: Any) -> Entry | None:
 def _given_up(task: Task) -> Entry:
     return Entry.failed(
         task.spec,
-        task.options,
+        task.own,
         "every worker process that had it died, also while nothing else ran: if memory runs out, give the workers more or try a "
         "smaller --input",
         ModelLoadError.exit_code,

@@ -22,10 +22,10 @@ from lipaudit.errors import LipauditError, OutputError, UsageError
 from lipaudit.files import replacing
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line
-from lipaudit.fleet.input_files import unchanged
 from lipaudit.fleet.lock import lock
 from lipaudit.fleet.reading import is_header
 from lipaudit.fleet.request import ModelRequest
+from lipaudit.frontends.input_files import are_unchanged
 from lipaudit.records.report import AuditReport
 from lipaudit.version import __version__
 
@@ -74,7 +74,7 @@ class Journal:
             return "new"
         if not place.done:
             return "failed"
-        return "done" if place.version == __version__ and unchanged(place.files) else "changed"
+        return "done" if place.version == __version__ and are_unchanged(place.files) else "changed"
 
     def append(self, entry: Entry) -> None:
         """Record an outcome, for good."""

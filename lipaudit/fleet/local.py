@@ -171,7 +171,7 @@ class _Worker:
         if not self.begun and self.attempt < _ATTEMPTS:
             return task, self.attempt + 1
         when = "" if self.begun else f" {_ATTEMPTS} times before it could begin"
-        return Entry.failed(task.spec, task.options, f"the worker process {_end(code)}{when}", ModelLoadError.exit_code)
+        return Entry.failed(task.spec, task.own, f"the worker process {_end(code)}{when}", ModelLoadError.exit_code)
 
 
 def _end(code: int | None) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from lipaudit.auditing.request import AuditOptions, AuditRequest
+
 
 @dataclass(frozen=True)
 class ModelRequest:
@@ -14,6 +16,10 @@ class ModelRequest:
 
     spec: str
     options: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, options: AuditOptions) -> AuditRequest:
+        """The request of an audit with ``options``, but for those of the model's own."""
+        return options.request(self.spec, **self.options)
 
     @property
     def key(self) -> str:

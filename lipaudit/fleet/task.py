@@ -11,52 +11,43 @@ from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redire
 from dataclasses import dataclass, field
 from typing import Any
 
+from lipaudit.auditing.request import AuditRequest
 from lipaudit.errors import LipauditError, ModelLoadError, OutOfMemoryError, UsageError, is_out_of_memory
 from lipaudit.fleet.entry import DONE, Entry
-from lipaudit.fleet.input_files import external_files, named_files
+from lipaudit.frontends.input_files import external_files, file_hashes
 from lipaudit.frontends.spec import Kind, parse_spec
 from lipaudit.option_names import command_line
 from lipaudit.version import __version__
 
 _DEFECT = 70
-_TUPLES = ("input_shape", "mean", "std")
 # torch exports one network at a time; a worker of a cluster may have several threads
 ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model, its own options, and the settings of the fleet, both keyword options of :func:`lipaudit.audit`.
+    """The request of one model, and what of it is the model's ``own``, by the names of options and as JSON has them.
 
     ``folder`` is the directory to which relative paths belong, None for the process's own. ``expected`` maps files to the
-    SHA-256 that they must have, ``version`` is that of the lipaudit that asks. Neither ``cache`` nor ``debug`` changes a figure.
+    SHA-256 that they must have, ``version`` is that of the lipaudit that asks. ``debug`` changes no figure.
     """
 
-    spec: str
-    options: dict[str, Any]
-    settings: dict[str, Any]
-    cache: str | None = None
+    request: AuditRequest
+    own: dict[str, Any] = field(default_factory=dict)
     debug: bool = False
     folder: str | None = None
     expected: dict[str, str] = field(default_factory=dict)
     version: str = __version__
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The options of the audit: the settings, but for what the model has of its own."""
-        merged = {**self.settings, **self.options}
-        shape = merged.get("input_shape")
-        if isinstance(shape, dict):
-            merged["input_shape"] = {name: tuple(sizes) for name, sizes in shape.items()}
-        return {
-            name: tuple(value) if name in _TUPLES and isinstance(value, list) else value
-            for name, value in merged.items()
-        }
+    def spec(self) -> str:
+        """The model, as it was typed."""
+        return str(self.request.model)
 
     @property
     def runs_code(self) -> bool:
         """Whether the audit runs code of the user: a factory, as the model or as the architecture of a checkpoint."""
-        return any(map(_is_factory, (self.spec, self.arguments.get("arch") or "")))
+        return any(map(_is_factory, (self.spec, self.request.arch or "")))
 
 
 def perform(task: Task) -> Entry:
@@ -74,18 +65,18 @@ def perform(task: Task) -> Entry:
 
 
 def _audited(task: Task) -> Entry:
-    from lipaudit.api import audit
+    from lipaudit.auditing.run import run_audit
 
     if task.version != __version__:
         raise UsageError(
             f"lipaudit {task.version} asks and {__version__} is installed here: install one version everywhere"
         )
     # taken before the audit: content that changes meanwhile differs from the record and is audited again
-    files = named_files(task.spec, task.arguments)
+    files = file_hashes(task.request.files())
     _check_content(task.expected, files)
-    files |= external_files(task.spec)
-    report = audit(task.spec, **task.arguments, cache=task.cache)
-    return Entry(task.spec, task.options, DONE, files=files, report=report.to_dict())
+    files |= file_hashes(external_files(task.spec))
+    report = run_audit(task.request)
+    return Entry(task.spec, task.own, DONE, files=files, report=report.to_dict())
 
 
 def _is_factory(spec: str) -> bool:
@@ -108,7 +99,7 @@ def _check_content(expected: dict[str, str], found: dict[str, str]) -> None:
 
 def _failed(task: Task, message: str, exit_code: int) -> Entry:
     trace = traceback.format_exc() if task.debug else ""
-    return Entry.failed(task.spec, task.options, " ".join(message.split()), exit_code, trace)
+    return Entry.failed(task.spec, task.own, " ".join(message.split()), exit_code, trace)
 
 
 @contextmanager

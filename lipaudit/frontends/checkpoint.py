@@ -20,6 +20,7 @@ from torch import nn
 
 from lipaudit.errors import ModelLoadError
 from lipaudit.frontends.files import existing_file
+from lipaudit.option_names import spell
 
 # averaged weights come last: a file that has both is audited by the plain ones
 CONTAINERS = (
@@ -62,7 +63,7 @@ def _read_pickle(path: Path) -> object:
         if any("/code/" in name or name.endswith("/constants.pkl") for name in names):
             raise ModelLoadError(
                 f"{path} is a TorchScript archive, which is a program: export the model with torch.onnx.export or "
-                "torch.export.save, audit it as it is (without --arch), or save its state_dict()"
+                f"torch.export.save, audit it as it is (without {spell('arch')}), or save its state_dict()"
             )
         if any(name.endswith(("/archive_format", "serialized_exported_program.json")) for name in names):
             raise ModelLoadError(f"{path} is an exported program, not a state dict: give the file the suffix .pt2")
@@ -156,7 +157,7 @@ def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) 
         ]
         raise ModelLoadError(
             f"{path} does not fit {arch}, it looks like another architecture: {'; '.join(f for f in found if f)}; "
-            "name the right one with --arch"
+            f"name the right one with {spell('arch')}"
         )
     dtype = torch.float32
     for value in (*state.values(), *expected.values()):

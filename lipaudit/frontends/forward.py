@@ -16,6 +16,7 @@ from lipaudit.errors import UsageError
 from lipaudit.frontends.held_inputs import Fixed, as_argument
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes, shape_by_first_layer
+from lipaudit.option_names import spell
 
 # for a forward that names none of its arguments
 _UNNAMED = "input"
@@ -84,8 +85,8 @@ class Arguments:
             left = [name for name, p in self.parameters.items() if p.default is None and name not in fixed]
             if len(left) > 1:
                 raise UsageError(
-                    f"{first!r} is held fixed, and no argument without a default is left: name the input and its sizes, --input "
-                    f"NAME:SIZES, where NAME is one of {', '.join(left)}"
+                    f"{first!r} is held fixed, and no argument without a default is left: name the input and its sizes, "
+                    f"{spell('input_shape', {'NAME': 'SIZES'})}, where NAME is one of {', '.join(left)}"
                 )
             by_position = left or by_position
         if by_position or self.more_positions:

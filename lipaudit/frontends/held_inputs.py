@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,33 +17,13 @@ import numpy as np
 import torch
 
 from lipaudit.errors import UsageError
-from lipaudit.frontends.tensors import TENSOR_SUFFIXES, read_tensor
+from lipaudit.frontends.spec import HELD_VALUES, file_of
+from lipaudit.frontends.tensors import read_tensor
+from lipaudit.option_names import spell
 
 Fixed = Mapping[str, object]
 NOTHING: Fixed = MappingProxyType({})
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
-_ENTRIES = "a number, true, false, none, a list such as [[1,2,3]], or the name of a tensor file (.npy, .pt)"
-
-
-def parse_fix(text: str) -> tuple[str, str]:
-    """Split ``NAME=VALUE`` at its first equals sign.
-
-    >>> parse_fix("mask=[[1,1,0]]")
-    ('mask', '[[1,1,0]]')
-    """
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip() or not value.strip():
-        raise UsageError(f"cannot read --fix {text[:200]!r}: write NAME=VALUE, where VALUE is {_ENTRIES}")
-    return name.strip(), value.strip()
-
-
-def file_of(value: object) -> str | None:
-    """The file that a value names, None where it is the value itself.
-
-    >>> file_of("ids.npy"), file_of("16000")
-    ('ids.npy', None)
-    """
-    return value if isinstance(value, str) and Path(value).suffix.lower() in TENSOR_SUFFIXES else None
 
 
 def read_fixed(fix: Mapping[str, object] | None) -> dict[str, object]:
@@ -74,15 +53,15 @@ def _value(name: str, value: object) -> object:
 
 def _read(name: str, text: str) -> object:
     if file_of(text) is not None:
-        return read_tensor(text, f"--fix {name}")
+        return read_tensor(text, spell("fix", {name: text}))
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise UsageError(f"--fix {name}={text[:200]}: the value is {_ENTRIES}") from None
+        raise UsageError(f"{spell('fix', {name: text[:200]})}: the value must be {HELD_VALUES}") from None
     if isinstance(value, dict):
-        raise UsageError(f"--fix {name}={text[:200]}: the value is {_ENTRIES}")
+        raise UsageError(f"{spell('fix', {name: text[:200]})}: the value must be {HELD_VALUES}")
     return _tensor_of(name, value) if isinstance(value, list) else value
 
 
@@ -135,7 +114,9 @@ def as_argument(name: str, value: object, dtype: torch.dtype, requested: tuple[i
     if requested is None:
         return value
     if not isinstance(value, bool | int | float):
-        raise UsageError(f"the input {name!r} has a value (--fix) of its own shape: leave out its --input")
+        raise UsageError(
+            f"the input {name!r} has a value ({spell('fix')}) of its own shape: leave out its {spell('input_shape')}"
+        )
     return torch.full(requested, value, dtype=dtype if isinstance(value, float) else None)
 
 
@@ -168,7 +149,7 @@ def _tensor(name: str, value: object) -> torch.Tensor:
         return torch.tensor(value, dtype=torch.float64)
     if isinstance(value, bool | int | list | tuple):
         return _tensor_of(name, value)
-    raise UsageError(f"the input {name!r} takes a tensor, and is fixed at {value!r}: the value is {_ENTRIES}")
+    raise UsageError(f"the input {name!r} takes a tensor, and is fixed at {value!r}: the value is {HELD_VALUES}")
 
 
 def _tensor_of(name: str, value: Any) -> torch.Tensor:
@@ -187,7 +168,7 @@ def _filled(name: str, axes: Sequence[int | str], requested: tuple[int, ...] | N
     sizes = tuple(axis for axis in template if isinstance(axis, int))
     if len(sizes) < len(axes):
         raise UsageError(
-            f"the fixed input {name!r} has the shape {'x'.join(map(str, axes))} with open sizes: give them with --input "
-            f"{name}:{','.join('SIZE' if isinstance(a, str) else str(a) for a in template)}, or the whole tensor as a file"
+            f"the fixed input {name!r} has the shape {'x'.join(map(str, axes))} with open sizes: give them with "
+            f"{spell('input_shape', {name: tuple('SIZE' if isinstance(a, str) else a for a in template)})}, or the whole tensor as a file"
         )
     return sizes

@@ -25,6 +25,7 @@ from lipaudit.frontends.spec import (
 from lipaudit.frontends.timm import load_timm
 from lipaudit.frontends.torchscript_check import is_torchscript
 from lipaudit.frontends.torchvision import load_torchvision
+from lipaudit.option_names import spell
 
 
 def load(
@@ -75,7 +76,7 @@ def _load(
     if parsed.kind is Kind.FILE:
         return _load_file(parsed, input_shapes, weights, arch, structure, fixed)
     if arch is not None:
-        raise UsageError(f"--arch is for state dict files; {spec!r} already names an architecture")
+        raise UsageError(f"{spell('arch')} is for state dict files; {spec!r} already names an architecture")
     return _load_architecture(parsed, input_shapes, weights, structure, fixed)
 
 
@@ -123,7 +124,7 @@ def _load_file(
     path = existing_file(spec.name)
     if weights is not None:
         raise UsageError(
-            f"{spec.text} holds its own weights: --weights is for architectures that are named, not for files"
+            f"{spec.text} holds its own weights: {spell('weights')} is for architectures that are named, not for files"
         )
     if spec.suffix in (*TORCHSCRIPT_SUFFIXES, *CHECKPOINT_SUFFIXES) and arch is None and is_torchscript(path):
         from lipaudit.frontends.torchscript import load_torchscript
@@ -136,21 +137,23 @@ def _load_file(
             read_state_dict(spec.name)  # what is wrong with the file comes first
         if arch is None and structure:
             raise UsageError(
-                f"{spec.text} holds weights without an architecture, and --structure is about one without weights: give it as "
+                f"{spec.text} holds weights without an architecture, and {spell('structure')} is about one without weights: give it as "
                 "the model, for example resnet50, timm:resnet18 or package.module:factory"
             )
         if arch is None:
             raise UsageError(
-                f"{spec.text} holds weights without an architecture: name it with --arch, for example --arch resnet50, "
-                "--arch timm:resnet18 or --arch package.module:factory"
+                f"{spec.text} holds weights without an architecture: name it with {spell('arch')}, for example "
+                f"{spell('arch', 'resnet50')}, {spell('arch', 'timm:resnet18')} or {spell('arch', 'package.module:factory')}"
             )
         architecture = parse_spec(arch)
         if architecture.kind is Kind.FILE or architecture.is_pattern:
-            raise UsageError(f"--arch {arch} must name one architecture: a registry name or package.module:factory")
+            raise UsageError(
+                f"{spell('arch', arch)} must name one architecture: a registry name or package.module:factory"
+            )
         loaded = _load_architecture(architecture, input_shapes, spec.name, False, fixed)
         return replace(loaded, spec=spec.text, source="checkpoint", weights=path.name, file_sha256=sha256(path))
     if arch is not None:
-        raise UsageError(f"--arch is for state dict files; {spec.text} holds its own architecture")
+        raise UsageError(f"{spell('arch')} is for state dict files; {spec.text} holds its own architecture")
     if spec.suffix == ".onnx":
         from lipaudit.frontends.onnx import load_onnx
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.errors import InvalidValueError, ModelLoadError
+from lipaudit.option_names import spell
 
 DEFAULT = "4GB"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -16,7 +17,7 @@ _allowed: ContextVar[int] = ContextVar("allowed", default=4 * 10**9)
 
 
 def parse_memory(size: int | str) -> int:
-    """Bytes from a number, or from a text with a unit (powers of 1000). Raises :class:`UsageError` for anything else.
+    """Bytes from a number, or from a text with a unit (powers of 1000). Raises an error for anything else.
 
     >>> parse_memory("16GB"), parse_memory("512m"), parse_memory(10**9)
     (16000000000, 512000000, 1000000000)
@@ -25,7 +26,7 @@ def parse_memory(size: int | str) -> int:
     if found is not None:
         size = int(float(found[1]) * _UNITS[found[2].upper()])
     if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
-        raise UsageError(f"the memory that a file may ask for (--max-memory) is a size such as 16GB, not {size!r}")
+        raise InvalidValueError(spell("max_memory"), "a size, such as 16GB", size)
     return size
 
 
@@ -45,7 +46,7 @@ def require(needed: int, what: str) -> None:
     if needed > allowed:
         raise ModelLoadError(
             f"{what} would need about {in_words(needed)} of memory, and a file may ask for {in_words(allowed)}: allow more with "
-            f"--max-memory {in_words(needed, up=True)} or audit a smaller input"
+            f"{spell('max_memory', in_words(needed, up=True))} or audit a smaller input"
         )
 
 

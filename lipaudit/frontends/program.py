@@ -18,6 +18,7 @@ from lipaudit.frontends.held_inputs import Fixed, as_tensor
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes
 from lipaudit.frontends.size_conditions import check_guards
+from lipaudit.option_names import spell
 
 _TRAINING_OPERATORS = ("batch_norm", "dropout")
 
@@ -89,7 +90,7 @@ def load_program(
         if not entry.dtype.is_floating_point:
             raise UsageError(
                 f"the input {name!r} of shape {_text(entry.axes)} holds {str(entry.dtype).removeprefix('torch.')}, in which there is "
-                f"no Lipschitz constant: hold it at a value with --fix {name}=VALUE (a number, a list or a tensor file)"
+                f"no Lipschitz constant: hold it at a value with {spell('fix', {name: 'VALUE'})} (a number, a list or a tensor file)"
             )
     shapes = resolve_shapes(wanted, {name: entry.default for name, entry in free.items()})
     _check_sizes(program, shapes, held, tensors, spec)

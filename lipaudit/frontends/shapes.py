@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import nn
 
 from lipaudit.errors import UsageError
+from lipaudit.option_names import spell
 
 Shape = tuple[int, ...]
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -29,8 +30,9 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
     if default is None:
         if len(requested) == 1 and requested != (1,):
             raise UsageError(
-                f"one number{where} does not tell the shape of this model's input: give --input CxHxW for an image, for example "
-                f"--input 3x{requested[0]}x{requested[0]}, or the full shape with a batch axis of 1, --input {label}:1,{requested[0]}"
+                f"one number{where} does not tell the shape of this model's input: give {spell('input_shape', ('C', 'H', 'W'))} for an "
+                f"image, for example {spell('input_shape', (3, *requested, *requested))}, or the full shape with a batch axis of 1, "
+                f"{spell('input_shape', {label: (1, *requested)})}"
             )
         requested = (1, *requested) if len(requested) == 3 and not name else requested
     elif len(requested) == 1:
@@ -82,7 +84,8 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
     if "" in wanted:
         if len(names) != 1:
             raise UsageError(
-                f"the model has {len(names)} inputs ({', '.join(names)}): say which one a size is for, --input {names[0]}:SIZES"
+                f"the model has {len(names)} inputs ({', '.join(names)}): say which one a size is for, "
+                f"{spell('input_shape', {names[0]: 'SIZES'})}"
             )
         if names[0] in wanted and names[0] != "":
             raise UsageError(f"the size of input {names[0]!r} is given twice")
@@ -98,14 +101,15 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
             shapes[name] = default
         else:
             raise UsageError(
-                f"the size of input {name!r} is not known: give it with --input, for example --input 3x224x224 for an "
-                f"image, or --input {name or 'NAME'}:1,10 for any full shape with a batch axis of 1"
+                f"the size of input {name!r} is not known: give it with {spell('input_shape')}, for example "
+                f"{spell('input_shape', (3, 224, 224))} for an image, or {spell('input_shape', {name or 'NAME': (1, 10)})} for any "
+                "full shape with a batch axis of 1"
             )
     return shapes
 
 
 def _typed(shape: Shape, name: str) -> str:
-    return f"--input {name}{':' if name else ''}{','.join(map(str, shape))}"
+    return spell("input_shape", {name: shape} if name else shape)
 
 
 def _show(shape: Shape) -> str:

@@ -1,4 +1,4 @@
-"""What a user may type to name a model or an input size. Text only: nothing here loads a model.
+"""What a user may type to name a model, an input size or the value of an input. Text only: nothing here loads a model.
 
 Grammar of a model specification::
 
@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lipaudit.errors import UsageError
+from lipaudit.option_names import spell
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".th", ".bin", ".ckpt", ".safetensors")
 TORCHSCRIPT_SUFFIXES = (".ts", ".torchscript")
 FILE_SUFFIXES = (".onnx", ".pt2", *TORCHSCRIPT_SUFFIXES, *CHECKPOINT_SUFFIXES)
+TENSOR_SUFFIXES = (".npy", ".pt", ".pth")
 HUB = "hf-hub:"
+HELD_VALUES = "a number, true, false, none, a list such as [[1,2,3]], or the name of a tensor file (.npy, .pt)"
 _REGISTRIES = ("torchvision", "timm")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -112,3 +115,24 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
             "has several inputs"
         )
     return name.strip(), tuple(int(part) for part in parts)
+
+
+def parse_fix(text: str) -> tuple[str, str]:
+    """Split ``NAME=VALUE`` at its first equals sign.
+
+    >>> parse_fix("mask=[[1,1,0]]")
+    ('mask', '[[1,1,0]]')
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise UsageError(f"cannot read {spell('fix')} {text[:200]!r}: write NAME=VALUE, where VALUE is {HELD_VALUES}")
+    return name.strip(), value.strip()
+
+
+def file_of(value: object) -> str | None:
+    """The file that the value of an input names, None where it is the value itself.
+
+    >>> file_of("ids.npy"), file_of("16000")
+    ('ids.npy', None)
+    """
+    return value if isinstance(value, str) and os.path.splitext(value)[1].lower() in TENSOR_SUFFIXES else None

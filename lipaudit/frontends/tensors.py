@@ -9,8 +9,6 @@ import torch
 
 from lipaudit.errors import UsageError
 
-TENSOR_SUFFIXES = (".npy", ".pt", ".pth")
-
 
 def readable_file(text: str, option: str) -> Path:
     """The path of a file that can be read; ``option`` is the option that named it, for the message."""

@@ -20,6 +20,7 @@ from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.frontends.shapes import Shape
 from lipaudit.frontends.spec import HUB
+from lipaudit.option_names import spell
 
 
 def names(tags: bool = False) -> list[str]:
@@ -157,9 +158,9 @@ def _unavailable(spec: str, reason: str) -> WeightsUnavailableError:
     if HUB in spec.replace("hf_hub:", HUB):
         return WeightsUnavailableError(
             f"{spec} cannot be fetched from the hub, or is no model of timm ({reason[:300]}): connect to the internet, or name its "
-            "architecture with --arch and a file of its weights"
+            f"architecture with {spell('arch')} and a file of its weights"
         )
     return WeightsUnavailableError(
-        f"the pretrained weights of {spec} cannot be fetched ({reason}): connect to the internet, or give --weights FILE "
-        "with a state dict, or --weights random for the weights that training starts from"
+        f"the pretrained weights of {spec} cannot be fetched ({reason}): connect to the internet, or give {spell('weights', 'FILE')} "
+        f"with a state dict, or {spell('weights', 'random')} for the weights that training starts from"
     )

@@ -18,6 +18,7 @@ from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.frontends.shapes import Shape
+from lipaudit.option_names import spell
 
 _CLIP_FRAMES = 16
 _QUANTIZED = "quantized_"
@@ -49,7 +50,9 @@ def load_torchvision(
     model_name, at, tag = name.partition("@")
     entry = _pretrained_entry(model_name, tag) if at else _default_entry(model_name)
     if at and weights is not None:
-        raise UsageError(f"{spec} names the weights {tag} and --weights {weights} names others: give one of them")
+        raise UsageError(
+            f"{spec} names the weights {tag} and {spell('weights', weights)} names others: give one of them"
+        )
     notes: list[str] = []
     dtype = torch.float32
     if structure:
@@ -164,7 +167,7 @@ def _build_pretrained(model_name: str, entry: Any, spec: str) -> nn.Module:
     except (OSError, RuntimeError) as error:
         raise WeightsUnavailableError(
             f"the weights {entry.name} of {spec} cannot be fetched ({error}): connect to the internet, or give "
-            "--weights FILE with a state dict, or --weights random for the weights that training starts from"
+            f"{spell('weights', 'FILE')} with a state dict, or {spell('weights', 'random')} for the weights that training starts from"
         ) from error
     return module
 

@@ -17,6 +17,7 @@ from lipaudit.errors import CaptureError
 from lipaudit.graph.arguments import call, precision
 from lipaudit.graph.constant_errors import CASTS, MOVES, relative_error
 from lipaudit.graph.node import Constant, Ref
+from lipaudit.option_names import spell
 
 # Entries of a sparse tensor that is written out; half a gigabyte in float64.
 MOST_ENTRIES = 2**26
@@ -62,7 +63,7 @@ def evaluated(
     if draws and not frozen:
         raise CaptureError(
             f"the network draws random numbers ({target}) in eval mode: no single function to bound; where they are those of a "
-            "computation of weights, one draw can be held (--freeze-random SEED)"
+            f"computation of weights, one draw can be held ({spell('freeze_random', 'SEED')})"
         )
     constants = list(parts(dict(bound), Constant))
     names = tuple(dict.fromkeys(n for c in constants for n in c.names))

@@ -8,19 +8,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lipaudit.errors import OutputError, UsageError
+from lipaudit.errors import OutputError
 from lipaudit.network.stretch import Pair
 
 
-def check_pair_file(name: str, searched: bool) -> None:
-    """Refuse a file that could not hold the pair, before any model is loaded."""
-    if not searched:
-        raise UsageError(
-            "the two inputs (--save-pair) are those of the lower bound: ask for that, too (--lower-bound), or leave them out"
-        )
+def check_folder(name: str) -> None:
+    """Raise :class:`~lipaudit.errors.OutputError` where the file has no folder, before any model is loaded."""
     path = Path(name)
-    if path.suffix.lower() != ".npz":
-        raise UsageError(f"the two inputs (--save-pair) are written as a numpy archive: name it FILE.npz, not {name}")
     if not path.absolute().parent.is_dir():
         raise OutputError(f"cannot write the two inputs to {name}: there is no folder {path.parent}; create it first")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from lipaudit.errors import OutputError
+from lipaudit.option_names import spell
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.linear_map import OperatorNorm
 
@@ -79,7 +80,8 @@ class NormStore:
             yield
         except (OSError, sqlite3.Error, ValueError) as error:  # text that is no UTF-8 is a ValueError
             raise OutputError(
-                f"norms cannot be kept in {self.file} ({error}): name another folder, or delete the file if it is damaged (--cache)"
+                f"norms cannot be kept in {self.file} ({error}): name another folder, or delete the file if it is damaged "
+                f"({spell('cache')})"
             ) from error
 
 

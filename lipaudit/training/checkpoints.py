@@ -18,7 +18,8 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from lipaudit.api import audit
-from lipaudit.auditing.open import InputShape, state_dict_sha256
+from lipaudit.auditing.provenance import state_dict_sha256
+from lipaudit.auditing.request import InputShape
 from lipaudit.errors import LipauditError, OutputError, UsageError
 from lipaudit.files import check_writable, write_whole
 from lipaudit.graph.capture.meta_tensors import has_values

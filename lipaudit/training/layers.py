@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from lipaudit.auditing.open import graph_of, zero_inputs
+from lipaudit.auditing.capture import graph_of, zero_inputs
 from lipaudit.errors import ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture.meta_tensors import has_values

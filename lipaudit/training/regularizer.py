@@ -21,7 +21,6 @@ import torch
 from torch import nn
 
 from lipaudit.errors import UsageError
-from lipaudit.option_names import names_arguments
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
@@ -86,7 +85,6 @@ class LipschitzRegularizer:
     ([[0.5, 0.0], [0.0, 0.0]], [[0.0, 0.0]])
     """
 
-    @names_arguments
     def __init__(
         self,
         model: nn.Module,

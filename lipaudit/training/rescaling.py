@@ -31,7 +31,6 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from lipaudit.errors import UsageError
-from lipaudit.option_names import names_arguments
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
@@ -153,7 +152,6 @@ class NormRescaling(_Division):
         return self._divided(gamma, self._over(self.use, operator, unit, gamma.dtype))
 
 
-@names_arguments
 def rescale(
     model: nn.Module,
     input_shape: InputShape,

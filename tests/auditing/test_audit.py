@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 import lipaudit
-from lipaudit.auditing.open import state_dict_sha256
+from lipaudit.auditing.provenance import state_dict_sha256
 from lipaudit.errors import CaptureError, NonFiniteWeightsError, OutputError, UsageError
 from lipaudit.gates.report import gate_problem, strict_problem
 from lipaudit.network.domain import Domain, ball, pixel_box
@@ -82,7 +82,7 @@ def test_errors_name_the_problem() -> None:
         lipaudit.audit(broken, input_shape=(2, 4, 4))
     with pytest.raises(CaptureError, match="1, 2, 5, 5"):
         lipaudit.audit(small(), input_shape=(2, 5, 5))
-    with pytest.raises(UsageError, match="tolerance"):
+    with pytest.raises(UsageError, match=r"^tol must be a number from 1e-09 to 1, got 0\.0$"):
         lipaudit.audit(small(), input_shape=(2, 4, 4), tol=0.0)
     with pytest.raises(UsageError, match="weights"):
         lipaudit.audit(small(), input_shape=(2, 4, 4), weights="random")
@@ -356,7 +356,7 @@ def test_an_estimate_below_a_jacobian_is_said_to_be_too_small_at_the_headline() 
     ("options", "words"),
     [
         ({"method": "sedghi2018"}, "no method 'sedghi2018'"),
-        ({"method": "sedghi2019", "structure": True}, "structure computes no norms"),
+        ({"method": "sedghi2019", "structure": True}, "method cannot be combined with structure .* computes no norms"),
         ({"method": "sedghi2019", "iterations": 3}, "has no iterations"),
         ({"iterations": 3}, "gram has no iterations"),
     ],
@@ -370,16 +370,16 @@ def test_a_method_that_cannot_be_used_is_refused_before_anything_is_loaded(optio
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seed": 2**70}, r"a seed is a whole number from 0 to 2\^63 - 1, not 1180591620717411303424"),
-        ({"seed": -1}, "not -1"),
-        ({"seed": 1.5}, "not 1.5"),
-        ({"seed": True}, "not True"),
-        ({"tol": "x"}, r"the tolerance \(tol\) is a number, not 'x'"),
-        ({"tol": None}, "not None"),
+        ({"seed": 2**70}, r"^seed must be an integer from 0 to 2\^63 - 1, got 1180591620717411303424$"),
+        ({"seed": -1}, "got -1"),
+        ({"seed": 1.5}, "got 1.5"),
+        ({"seed": True}, "got True"),
+        ({"tol": "x"}, "^tol must be a number from 1e-09 to 1, got 'x'$"),
+        ({"tol": None}, "got None"),
         ({"device": "nope"}, "there is no device 'nope': choose one of auto, cpu, cuda"),
         ({"device": None}, "there is no device None"),
-        ({"iterations": 10**30}, "at most 1,000,000"),
-        ({"iterations": "3"}, "whole number of at least 1, not '3'"),
+        ({"iterations": 10**30}, "an integer from 1 to 1,000,000, got "),
+        ({"iterations": "3"}, "an integer from 1 to 1,000,000, got '3'"),
     ],
 )
 def test_arguments_of_another_kind_are_one_clear_error(function: Any, options: dict[str, Any], words: str) -> None:

@@ -11,13 +11,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from lipaudit.auditing.domain import (
-    DomainRequest,
-    check_normalisation,
-    override_preprocessing,
-    pixels_of,
-    resolve_domain,
-)
+from lipaudit.auditing.domain import override_preprocessing, pixels_of, resolve_domain
+from lipaudit.auditing.request import AuditOptions
 from lipaudit.errors import UsageError
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 
@@ -39,40 +34,40 @@ def cat(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"name": "box"}, "unknown domain 'box': choose one of global, pixels, ball"),
-        ({"name": "pixels", "around": "cat.png"}, "around is for the domain ball; say --domain ball"),
-        ({"radius": 1.0}, "radius is for the domain ball"),
-        ({"name": "ball"}, "needs its centre and its radius"),
-        ({"name": "ball", "around": "cat.png"}, "needs its centre and its radius"),
-        ({"name": "ball", "radius": 1.0}, "needs its centre and its radius"),
+        ({"domain": "box"}, "there is no domain 'box': choose one of global, pixels, ball"),
+        ({"domain": "pixels", "around": "cat.png"}, "around requires domain='ball'"),
+        ({"radius": 1.0}, "radius requires domain='ball'"),
+        ({"domain": "ball"}, "requires its centre and its radius"),
+        ({"domain": "ball", "around": "cat.png"}, "requires its centre and its radius"),
+        ({"domain": "ball", "radius": 1.0}, "requires its centre and its radius"),
         *(
-            ({"name": "ball", "around": "cat.png", "radius": radius}, "is not a positive number")
+            ({"domain": "ball", "around": "cat.png", "radius": radius}, "radius must be a number above 0, got ")
             for radius in (0.0, -1.0, float("nan"), float("inf"))
         ),
-        ({"name": "ball", "around": np.zeros(3), "radius": 1.0}, "a file or a tensor, not ndarray"),
+        ({"domain": "ball", "around": np.zeros(3), "radius": 1.0}, "the name of a file or a tensor, got a ndarray"),
     ],
 )
 def test_a_request_that_cannot_be(request_: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        DomainRequest(**request_)
+        AuditOptions(**request_)
 
 
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [
-        ((0.5,), None, "belong together"),
-        (None, (0.5,), "belong together"),
-        ((0.0,), (0.0,), "none may be 0"),
-        ((0.0,), (float("nan"),), "none may be 0, infinite or NaN"),
-        ((float("inf"),), (1.0,), "every number must be finite"),
-        ((0.0, 0.0), (1.0, 1.0, 1.0), "--mean has 2 numbers and --std has 3"),
-        ((), (1.0,), "--mean has 0"),
+        ((0.5,), None, "mean requires std"),
+        (None, (0.5,), "std requires mean"),
+        ((0.0,), (0.0,), r"std must be finite numbers other than 0 .* got \(0.0,\)"),
+        ((0.0,), (float("nan"),), "std must be finite numbers other than 0"),
+        ((float("inf"),), (1.0,), "mean must be finite numbers, got "),
+        ((0.0, 0.0), (1.0, 1.0, 1.0), "mean has 2 numbers and std has 3"),
+        ((), (1.0,), r"mean must be a number, or one per channel, such as .* got \(\)"),
         ((1e308,), (1e-9,), "take pixels beyond"),
     ],
 )
 def test_a_normalisation_that_cannot_be(mean: Any, std: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        check_normalisation(mean, std)
+        AuditOptions(mean=mean, std=std)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +75,8 @@ def test_a_normalisation_that_cannot_be(mean: Any, std: Any, message: str) -> No
     [
         (((1, 1, 8, 8),), (0.0, 0.0, 0.0), r"it has 1 channel; give one number per channel"),
         (((1, 4, 8, 8),), (0.0, 0.0, 0.0), r"mean 0,0,0 and std 1 do not fit input x0 of shape \(1, 4, 8, 8\)"),
-        (((1, 8),), (0.0,), "no image"),
-        (((1, 3, 8, 8), (1, 8)), (0.0,), "input x1 .* no image"),
+        (((1, 8),), (0.0,), "not an image"),
+        (((1, 3, 8, 8), (1, 8)), (0.0,), "input x1 .* not an image"),
     ],
 )
 def test_a_normalisation_that_does_not_fit_the_input(shapes: Any, mean: Any, message: str) -> None:
@@ -96,10 +91,10 @@ def test_what_the_user_gives_replaces_the_models_own() -> None:
 
 
 def test_pixels_need_a_known_normalisation_that_fits() -> None:
-    with pytest.raises(UsageError, match=r"how net.onnx normalises pixels is not known: give --mean and --std"):
-        resolve_domain(DomainRequest("pixels"), loaded((1, 3, 8, 8), known=None))
+    with pytest.raises(UsageError, match=r"the normalisation of pixels of net.onnx is not known: give mean and std"):
+        resolve_domain(AuditOptions(domain="pixels"), loaded((1, 3, 8, 8), known=None))
     with pytest.raises(UsageError, match="do not fit"):
-        resolve_domain(DomainRequest("pixels"), loaded((1, 4, 8, 8)))
+        resolve_domain(AuditOptions(domain="pixels"), loaded((1, 4, 8, 8)))
     assert pixels_of(loaded((1, 3, 8, 8), known=None)) is None
     assert pixels_of(loaded((1, 4, 8, 8))) is None
     assert pixels_of(loaded((1, 3))) is None
@@ -109,7 +104,7 @@ def test_pixels_need_a_known_normalisation_that_fits() -> None:
 
 
 def test_a_ball_around_an_image_counts_in_pixels(cat: str) -> None:
-    request = DomainRequest("ball", cat, 0.5)
+    request = AuditOptions(domain="ball", around=cat, radius=0.5)
     assert request.in_pixels
     domain = resolve_domain(request, loaded((1, 3, 4, 6)))
     (centre,) = domain.centres.values()
@@ -123,7 +118,7 @@ def test_a_ball_around_an_image_counts_in_pixels(cat: str) -> None:
 
 def test_grey_images_and_other_sizes_are_fitted_to_the_input(cat: str) -> None:
     one = loaded((1, 1, 8, 8), known=Preprocessing((0.0,), (1.0,)))
-    (centre,) = resolve_domain(DomainRequest("ball", cat, 1.0), one).centres.values()
+    (centre,) = resolve_domain(AuditOptions(domain="ball", around=cat, radius=1.0), one).centres.values()
     assert centre.shape == (1, 1, 8, 8)
     assert 0 <= float(centre.min()) <= float(centre.max()) <= 1
 
@@ -131,7 +126,9 @@ def test_grey_images_and_other_sizes_are_fitted_to_the_input(cat: str) -> None:
 def test_jpeg_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "CAT.JPEG"
     Image.new("RGB", (5, 5), (10, 20, 30)).save(path)
-    (centre,) = resolve_domain(DomainRequest("ball", str(path), 1.0), loaded((1, 3, 5, 5))).centres.values()
+    (centre,) = resolve_domain(
+        AuditOptions(domain="ball", around=str(path), radius=1.0), loaded((1, 3, 5, 5))
+    ).centres.values()
     assert centre.shape == (1, 3, 5, 5)
 
 
@@ -146,7 +143,7 @@ def test_a_ball_around_a_tensor_counts_in_the_input(tmp_path: Path, suffix: str,
     else:
         with path.open("wb") as file:
             np.save(file, stored.numpy())
-    request = DomainRequest("ball", str(path), 0.5)
+    request = AuditOptions(domain="ball", around=str(path), radius=0.5)
     assert not request.in_pixels
     domain = resolve_domain(request, loaded((1, 3, 4, 4), known=None))
     assert torch.equal(domain.centres["x0"], x.double())
@@ -165,7 +162,7 @@ def test_a_ball_around_a_tensor_counts_in_the_input(tmp_path: Path, suffix: str,
 )
 def test_a_tensor_that_is_no_centre(centre: torch.Tensor, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        resolve_domain(DomainRequest("ball", centre, 1.0), loaded((1, 3, 4, 4)))
+        resolve_domain(AuditOptions(domain="ball", around=centre, radius=1.0), loaded((1, 3, 4, 4)))
 
 
 def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
@@ -180,30 +177,30 @@ def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
     for path, message in (
         (tmp_path / "none.png", "no file of this name"),
         (tmp_path, "no file of this name"),
-        (text, "no image that can be read"),
-        (cut, "no image that can be read"),
+        (text, "not an image that can be read"),
+        (cut, "not an image that can be read"),
         (deep, "more than 8 bits per pixel"),
         (broken, "no tensor can be read"),
         (names, "holds dict, not one tensor"),
     ):
         with pytest.raises(UsageError, match=message):
-            resolve_domain(DomainRequest("ball", str(path), 1.0), loaded((1, 3, 4, 4)))
+            resolve_domain(AuditOptions(domain="ball", around=str(path), radius=1.0), loaded((1, 3, 4, 4)))
 
 
 def test_objects_in_numpy_files_are_not_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "objects.npy"
     np.save(path, np.array([{"a": 1}], dtype=object))
     with pytest.raises(UsageError, match="no tensor can be read"):
-        resolve_domain(DomainRequest("ball", str(path), 1.0), loaded((1, 3, 4, 4)))
+        resolve_domain(AuditOptions(domain="ball", around=str(path), radius=1.0), loaded((1, 3, 4, 4)))
 
 
 def test_an_image_is_no_centre_of_other_inputs(cat: str) -> None:
-    request = DomainRequest("ball", cat, 1.0)
+    request = AuditOptions(domain="ball", around=cat, radius=1.0)
     with pytest.raises(UsageError, match=r"give a tensor file \(.npy, .pt\)"):
         resolve_domain(request, loaded((1, 4, 8, 8)))
     with pytest.raises(UsageError, match="give a tensor file"):
         resolve_domain(request, loaded((1, 12)))
-    with pytest.raises(UsageError, match="give --mean and --std"):
+    with pytest.raises(UsageError, match="give mean and std"):
         resolve_domain(request, loaded((1, 3, 8, 8), known=None))
     with pytest.raises(UsageError, match="do not fit"):
         resolve_domain(request, loaded((1, 1, 8, 8)))

@@ -149,7 +149,7 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (given(GATED, "--around", "cat.png"), 2, ["--domain ball"]),
         (given(GATED, *BALL, "--around", "nowhere.png"), 2, ["nowhere.png", "no file"]),
         (given(GATED, *BALL_OF_TENSORS, "--around", "nowhere.npy"), 2, ["nowhere.npy", "no file"]),
-        (no_picture, 2, ["cat.png", "no image", "PNG or JPEG"]),
+        (no_picture, 2, ["cat.png", "not an image", "PNG or JPEG"]),
         (other_tensor, 2, ["(1, 3, 16, 16)", "(1, 1, 16, 16)"]),
         (two_inputs, 2, ["one input", "has 2"]),
         (given("audi", "X"), 2, ["no verb 'audi'", "lipaudit audit"]),
@@ -168,7 +168,7 @@ def given(*arguments: str) -> Callable[[Path], list[str]]:
         (
             given("compare", "nowhere.onnx", "--methods", "ryu2019,ryu2019"),
             2,
-            ["methods (--methods) takes each name once"],
+            ["--methods names 'ryu2019' twice"],
         ),
         (given("compare", "nowhere.onnx", "--methods", ""), 2, ["no method ''"]),
         (given("methods", "sedghi2018"), 2, ["no method matches 'sedghi2018'"]),

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import lipaudit
 from lipaudit.cli import main
 from lipaudit.records.report import AuditReport
 from tests.formats.reports import structure
 from tests.records import (
     fakes,
 )
+from tests.stand_in import replace_audit
 
 REPORTS = {
     "net": fakes.report(),
@@ -38,12 +37,10 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any
         report = REPORTS[spec]
         return replace(report, model=replace(report.model, spec=spec))
 
-    api, frontends = types.ModuleType("lipaudit.api"), types.ModuleType("lipaudit.frontends")
-    api.audit = audit  # type: ignore[attr-defined]
-    frontends.expand = lambda spec: [spec]  # type: ignore[attr-defined]
-    frontends.__path__ = [str(Path(lipaudit.__file__).parent / "frontends")]
-    monkeypatch.setitem(sys.modules, "lipaudit.api", api)
-    monkeypatch.setitem(sys.modules, "lipaudit.frontends", frontends)
+    modules: dict[str, Any] = {}
+    replace_audit(audit, modules=modules)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
     return found

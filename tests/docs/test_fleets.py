@@ -13,8 +13,8 @@ import pytest
 
 from lipaudit.cli import cli, main
 from lipaudit.fleet.local import LIFETIME
-from lipaudit.fleet.task import Task, perform
-from tests.fleet.fleets import Fleet
+from lipaudit.fleet.task import perform
+from tests.fleet.fleets import Fleet, task_of
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs" / "fleets.md").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_the_page_names_options_and_keys_as_they_are(fleet: Fleet) -> None:
     known |= {name for verb in ("export", "diff") for parameter in cli.commands[verb].params for name in parameter.opts}
     assert set(re.findall(r"--[a-z][a-z0-9-]+", PAGE)) - theirs <= known
     keys = [key for cell in re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE) for key in re.findall(r"`(\w+)`", cell)]
-    entry = perform(Task("sample_models/digits_resnet.onnx", {}, {}))
+    entry = perform(task_of("sample_models/digits_resnet.onnx"))
     assert sorted(json.loads(entry.to_line())) == sorted(keys)
     assert json.loads(blocks("json")[0])["kind"] == "fleet"
     assert f"replaced after {LIFETIME} models" in PAGE.replace("\n", " ")

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lipaudit.auditing.request import AuditOptions
+from lipaudit.fleet.task import Task
+
 
 class Fleet:
     """A folder with a list of models and a record."""
@@ -30,6 +33,13 @@ class Fleet:
     def wait_for(self, count: int) -> None:
         """Wait until so many outcomes are recorded."""
         until(lambda: self.record.exists() and self.record.read_bytes().count(b"\n") > count)
+
+
+def task_of(
+    spec: str, own: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **changes: Any
+) -> Task:
+    """The task of a model with options of its own in a fleet with ``settings``."""
+    return Task(AuditOptions(**(settings or {})).request(spec, **(own or {})), own or {}, **changes)
 
 
 def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:

@@ -16,7 +16,7 @@ from lipaudit.errors import ClusterError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.task import Task, perform
 from tests.fleet.dask_cluster import Cluster, settled
-from tests.fleet.fleets import Fleet, lipaudit
+from tests.fleet.fleets import Fleet, lipaudit, task_of
 from tests.places import ROOT
 
 SLOW = [("tests.fleet.networks:slow", {"input_shape": [1, size, 6]}) for size in range(6, 9)]
@@ -48,7 +48,7 @@ def test_a_worker_that_is_killed_costs_nothing(dask: Cluster, fleet: Fleet) -> N
     assert (running.returncode, err) == (0, f"lipaudit: every report is in {fleet.record}\n")
     assert [entry["status"] for entry in json.loads(out)["models"]] == ["finite"] * len(MODELS)
     header = json.loads(fleet.record.read_text().splitlines()[0])
-    direct = [perform(Task(spec, options, header["settings"])) for spec, options in MODELS]
+    direct = [perform(task_of(spec, options, header["settings"])) for spec, options in MODELS]
     assert list(map(settled, fleet.entries())) == [settled(json.loads(entry.to_line())) for entry in direct]
 
 
@@ -104,7 +104,7 @@ def test_a_cluster_without_workers_is_told_once(monkeypatch: pytest.MonkeyPatch)
     told: list[str] = []
     waits = iter([True, True, True, False])
     monkeypatch.setattr(cluster, "_done", lambda _, running: [] if next(waits) else list(running))
-    (entry,) = cluster.run_on_cluster([Task("net", {}, {})], Idle(), told.append)
+    (entry,) = cluster.run_on_cluster([task_of("net")], Idle(), told.append)
     assert (entry.spec, told) == ("net", ["the cluster has no worker; waiting for one"])
 
 

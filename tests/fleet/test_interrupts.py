@@ -79,7 +79,7 @@ def test_the_command_ends_where_an_import_has_swallowed_an_interrupt(
             signal.raise_signal(signal.SIGINT)
         return list(names)
 
-    monkeypatch.setattr("lipaudit.frontends.expand", swallowing)
+    monkeypatch.setattr("lipaudit.frontends.registry.expand", swallowing)
     monkeypatch.setattr("lipaudit.cli.listing.collect_names", lambda: ModelNames(tuple(swallowing("resnet18")), (), ()))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(verb) == 130

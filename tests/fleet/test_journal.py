@@ -17,9 +17,9 @@ import lipaudit
 from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet import journal as module
 from lipaudit.fleet.entry import DONE, Entry
-from lipaudit.fleet.input_files import named_files
 from lipaudit.fleet.journal import Journal, opened
 from lipaudit.fleet.request import ModelRequest
+from lipaudit.frontends.input_files import file_hashes
 from tests.records import (
     fakes,
 )
@@ -296,7 +296,7 @@ def test_other_content_or_another_lipaudit_is_audited_again(
     model.write_bytes(b"one")
     request = ModelRequest(str(model))
     with opened(path, SETTINGS) as journal:
-        journal.append(done(request, files=named_files(request.spec, {})))
+        journal.append(done(request, files=file_hashes([request.spec])))
     with opened(path, SETTINGS) as journal:
         assert journal.state(request) == "done"
         model.write_bytes(b"two")

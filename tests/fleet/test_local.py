@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.local import run_local, threads_per_worker
 from lipaudit.fleet.task import Task, perform
 from tests.fleet import networks
-from tests.fleet.fleets import until
+from tests.fleet.fleets import task_of, until
 from tests.places import ROOT
 
 NETWORKS = "tests.fleet.networks"
@@ -32,7 +31,7 @@ SHAPE = {"input_shape": [1, 6, 6]}
 
 
 def task(name: str, **changes: Any) -> Task:
-    return Task(f"{NETWORKS}:{name}", SHAPE, {"tol": 1e-3, "device": "cpu"}, **changes)
+    return task_of(f"{NETWORKS}:{name}", SHAPE, {"tol": 1e-3, "device": "cpu"}, **changes)
 
 
 def timeless(report: dict[str, Any] | None) -> dict[str, Any]:
@@ -88,17 +87,19 @@ def test_processes_are_replaced_and_code_has_one_to_itself(monkeypatch: pytest.M
         begin(self, given, attempt)
 
     monkeypatch.setattr(local._Worker, "begin", noted)
-    missing = Task("missing.onnx", {}, {})
+    missing = task_of("missing.onnx")
     entries = list(run_local([missing] * 5 + [task("tiny"), missing, missing], jobs=1, lifetime=3))
     assert [entry.status for entry in entries] == ["failed"] * 5 + ["done"] + ["failed"] * 2
     assert list(Counter(pids).values()) == [3, 2, 1, 2]
 
 
 def test_code_changes_nothing_for_other_audits() -> None:
-    tasks = [task("meddling"), task("wide"), Task("sample_models/digits_resnet.onnx", {}, {})]
-    meddling, *others = run_local(
-        [replace(t, options={"input_shape": [1, 6]} if n == 0 else t.options) for n, t in enumerate(tasks)], jobs=1
-    )
+    tasks = [
+        task_of(f"{NETWORKS}:meddling", {"input_shape": [1, 6]}),
+        task("wide"),
+        task_of("sample_models/digits_resnet.onnx"),
+    ]
+    meddling, *others = run_local(tasks, jobs=1)
     assert meddling.status == "done", meddling.error
     for entry, alone in zip(others, map(perform, tasks[1:]), strict=True):
         found, expected = timeless(entry.report), timeless(alone.report)
@@ -107,10 +108,12 @@ def test_code_changes_nothing_for_other_audits() -> None:
 
 def test_an_architecture_that_is_code_is_code() -> None:
     assert task("tiny").runs_code
-    assert Task("w.pth", {"arch": "package.module:factory"}, {}).runs_code
-    assert Task("w.pth", {}, {"arch": "package.module:factory"}).runs_code
-    assert not Task("w.pth", {"arch": "resnet18"}, {"arch": "package.module:factory"}).runs_code
-    assert not any(Task(spec, {"arch": arch}, {}).runs_code for spec, arch in [("timm:vit", None), ("a.onnx", "?:?")])
+    assert task_of("w.pth", {"arch": "package.module:factory"}, {}).runs_code
+    assert task_of("w.pth", {}, {"arch": "package.module:factory"}).runs_code
+    assert not task_of("w.pth", {"arch": "resnet18"}, {"arch": "package.module:factory"}).runs_code
+    assert not any(
+        task_of(spec, {"arch": arch}, {}).runs_code for spec, arch in [("timm:vit", None), ("a.onnx", "?:?")]
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -129,7 +132,7 @@ def test_a_worker_ends_with_what_it_has_started(tmp_path: Path, monkeypatch: pyt
     def tasks() -> Iterator[Task]:
         yield task("starting")
         until(lambda: log.exists() and log.read_text() != "")
-        yield Task("missing.onnx", {}, {})
+        yield task_of("missing.onnx")
 
     with closing(run_local(tasks(), jobs=2)) as entries:
         assert next(entries).spec == "missing.onnx"
@@ -149,10 +152,16 @@ def test_a_system_without_room_for_a_process_is_one_clear_error(monkeypatch: pyt
 
 
 def test_workers_share_the_cache_of_norms(tmp_path: Path) -> None:
-    tasks = [task(name, cache=str(tmp_path / "cache")) for name in ("wide", "tiny", "talking", "slow")]
+    tasks = [
+        task_of(f"{NETWORKS}:{name}", SHAPE, {"cache": tmp_path / "cache"})
+        for name in ("wide", "tiny", "talking", "slow")
+    ]
     found = {entry.spec: timeless(entry.report) for entry in run_local(tasks, jobs=2)}
     again = {entry.spec: timeless(entry.report) for entry in map(perform, tasks)}
-    plain = {entry.spec: timeless(entry.report) for entry in map(perform, [replace(t, cache=None) for t in tasks])}
+    plain = {
+        entry.spec: timeless(entry.report)
+        for entry in map(perform, [task(name) for name in ("wide", "tiny", "talking", "slow")])
+    }
     assert len(found) == 4
     for spec, report in again.items():
         notes = [report.pop("notes"), found[spec].pop("notes"), plain[spec].pop("notes")][0]
@@ -237,7 +246,7 @@ class TestPerform:
 
     def test_another_file_is_refused(self, tmp_path: Path) -> None:
         model = tmp_path / "net.onnx"
-        asked = Task(str(model), {}, {}, expected={str(model): "0" * 64})
+        asked = task_of(str(model), expected={str(model): "0" * 64})
         assert "is not there on the worker" in (perform(asked).error or "")
         model.write_bytes(Path("sample_models/digits_resnet.onnx").read_bytes())
         assert "is another file on the worker than where the fleet was started" in (perform(asked).error or "")
@@ -245,7 +254,7 @@ class TestPerform:
     def test_relative_paths_are_those_of_whoever_asks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         root = os.getcwd()
         monkeypatch.chdir(tmp_path)
-        entry = perform(Task("sample_models/digits_resnet.onnx", {}, {}, folder=root))
+        entry = perform(task_of("sample_models/digits_resnet.onnx", folder=root))
         assert entry.status == "done"
         assert list(entry.files) == ["sample_models/digits_resnet.onnx"]
         assert os.getcwd() == str(tmp_path)
@@ -254,7 +263,7 @@ class TestPerform:
         def broken(*_: object, **__: object) -> None:
             raise KeyError("x\ny")
 
-        monkeypatch.setattr("lipaudit.api.audit", broken)
+        monkeypatch.setattr("lipaudit.auditing.run.run_audit", broken)
         entry = self.failure(debug=True)
         assert entry.exit_code == 70
         assert (

@@ -32,7 +32,7 @@ from lipaudit.formats.layout import WHOLE, Layout
 from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.plot import draw
 from lipaudit.formats.registry import FORMATS, format_names
-from lipaudit.frontends import load
+from lipaudit.frontends.load import load
 from lipaudit.gates.report import Gates
 from lipaudit.records.comparison import Comparison
 from lipaudit.records.diff import ReportDiff

@@ -8,12 +8,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
 
-import lipaudit
 from lipaudit.cli import main
 from lipaudit.formats.plot import compose, draw
 from lipaudit.records.report import AuditReport
@@ -21,6 +19,7 @@ from tests.formats.html.test_page import HOSTILE, REPORTS, chain, every_report, 
 from tests.records import (
     fakes,
 )
+from tests.stand_in import replace_audit
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -113,17 +112,15 @@ def test_a_network_that_is_no_chain_adds_up_its_shares() -> None:
 def audited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The audit replaced; the names that were audited."""
     seen: list[str] = []
-    api, frontends = ModuleType("lipaudit.api"), ModuleType("lipaudit.frontends")
+    modules: dict[str, object] = {}
 
     def audit(spec: str, **_options: object) -> AuditReport:
         seen.append(spec)
         return replace(fakes.report(), model=replace(fakes.report().model, spec=spec))
 
-    api.audit = audit  # type: ignore[attr-defined]
-    frontends.expand = lambda spec: [spec + "18", spec + "50"] if spec == "several" else [spec]  # type: ignore[attr-defined]
-    frontends.__path__ = [str(Path(lipaudit.__file__).parent / "frontends")]
-    monkeypatch.setitem(sys.modules, "lipaudit.api", api)
-    monkeypatch.setitem(sys.modules, "lipaudit.frontends", frontends)
+    replace_audit(audit, lambda spec: [spec + "18", spec + "50"] if spec == "several" else [spec], modules)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
     return seen
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from lipaudit import frontends
 from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError
 from lipaudit.frontends.checkpoint import CONTAINERS, apply_state_dict, read_state_dict
+from lipaudit.frontends.load import load
 
 ARCH = "small_network:build"
 SOURCE = """
@@ -27,7 +27,7 @@ def network(tmp_path, monkeypatch):
 
 
 def _load(path):
-    return frontends.load(str(path), arch=ARCH, input_shapes={"": (3, 8, 8)})
+    return load(str(path), arch=ARCH, input_shapes={"": (3, 8, 8)})
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".th", ".bin", ".ckpt", ".safetensors"])
@@ -116,7 +116,7 @@ def test_a_malicious_pickle_is_refused_and_never_executed(network, tmp_path, wri
         _load(path)
     assert not trap.exists()
     with pytest.raises(ModelLoadError):
-        frontends.load(ARCH, weights=str(path), input_shapes={"": (3, 8, 8)})
+        load(ARCH, weights=str(path), input_shapes={"": (3, 8, 8)})
     assert not trap.exists()
 
 
@@ -152,7 +152,7 @@ def test_other_files_are_refused(network, tmp_path, content, suffix):
     path = tmp_path / f"noise{suffix}"
     path.write_bytes(content)
     with pytest.raises(ModelLoadError, match="noise"):
-        frontends.load(str(path), arch=ARCH if suffix in (".pth", ".safetensors") else None)
+        load(str(path), arch=ARCH if suffix in (".pth", ".safetensors") else None)
 
 
 def test_objects_that_are_no_state_dict(network, tmp_path):
@@ -202,16 +202,16 @@ def test_half_precision_checkpoints_are_widened_exactly(network):
 def test_bad_requests(network, tmp_path):
     torch.save(network.state_dict(), tmp_path / "w.pth")
     path = str(tmp_path / "w.pth")
-    with pytest.raises(UsageError, match="--arch"):
-        frontends.load(path)
+    with pytest.raises(UsageError, match="name it with arch, "):
+        load(path)
     with pytest.raises(UsageError, match="its own weights"):
-        frontends.load(path, arch=ARCH, weights="random")
+        load(path, arch=ARCH, weights="random")
     with pytest.raises(UsageError, match="must name one architecture"):
-        frontends.load(path, arch="other.pth")
+        load(path, arch="other.pth")
     with pytest.raises(ModelNotFoundError, match="no file"):
-        frontends.load(str(tmp_path / "none.pth"), arch=ARCH)
+        load(str(tmp_path / "none.pth"), arch=ARCH)
     with pytest.raises(ModelLoadError, match="is a directory"):
-        frontends.load(str(tmp_path), arch=ARCH)
+        load(str(tmp_path), arch=ARCH)
 
 
 def test_containers_that_hold_themselves(network, tmp_path):
@@ -284,19 +284,17 @@ def test_whatever_else_fails_names_the_file(network, tmp_path):
 @pytest.mark.parametrize("name", ["a" * 5000 + ".onnx", "~nosuchuser/x.onnx", "a\0b.onnx"])
 def test_names_that_no_file_can_have(name):
     with pytest.raises(ModelNotFoundError, match="not the path of a file"):
-        frontends.load(name)
+        load(name)
 
 
 @pytest.mark.parametrize("structure", [False, True])
 def test_what_is_wrong_with_a_file_comes_before_a_missing_architecture(network, tmp_path, structure):
     torch.save(network, tmp_path / "whole.pt")
     with pytest.raises(ModelLoadError, match="needs Python code"):
-        frontends.load(str(tmp_path / "whole.pt"), structure=structure)
+        load(str(tmp_path / "whole.pt"), structure=structure)
     torch.save(network.state_dict(), tmp_path / "plain.pt")
     message = (
-        "give it as the model, for example resnet50"
-        if structure
-        else "name it with --arch, for example --arch resnet50"
+        "give it as the model, for example resnet50" if structure else "name it with arch, for example arch='resnet50'"
     )
     with pytest.raises(UsageError, match=message):
-        frontends.load(str(tmp_path / "plain.pt"), structure=structure)
+        load(str(tmp_path / "plain.pt"), structure=structure)

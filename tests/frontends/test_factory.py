@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from lipaudit import frontends
 from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError
+from lipaudit.frontends.load import load
 
 SOURCE = """
 import torch
@@ -49,7 +49,7 @@ def user_code(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["build", "made", "Net"])
 def test_functions_classes_and_modules(name):
     before = list(sys.path)
-    loaded = frontends.load(f"user_code:{name}", input_shapes={"image": (1, 6)})
+    loaded = load(f"user_code:{name}", input_shapes={"image": (1, 6)})
     assert isinstance(loaded.module, nn.Module)
     assert loaded.input_shapes == {"image": (1, 6)}
     assert (loaded.source, loaded.module.training) == ("factory", False)
@@ -58,7 +58,7 @@ def test_functions_classes_and_modules(name):
 
 def test_the_generator_is_seeded_and_restored():
     state = torch.random.get_rng_state()
-    first, second = (frontends.load("user_code:build", input_shapes={"": (1, 6)}) for _ in range(2))
+    first, second = (load("user_code:build", input_shapes={"": (1, 6)}) for _ in range(2))
     assert torch.equal(first.module.fc.weight, second.module.fc.weight)
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -76,7 +76,7 @@ def test_the_generator_is_seeded_and_restored():
 )
 def test_errors_name_the_cause(spec, error, message):
     with pytest.raises(error, match=message):
-        frontends.load(spec, input_shapes={"": (1, 6)})
+        load(spec, input_shapes={"": (1, 6)})
 
 
 def test_the_working_directory_and_the_defaults_of_torch_are_restored():
@@ -84,11 +84,11 @@ def test_the_working_directory_and_the_defaults_of_torch_are_restored():
         return os.getcwd(), torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
 
     before = settings()
-    assert frontends.load("user_code:meddling", input_shapes={"": (1, 6)}).module.weight.dtype == torch.float32
+    assert load("user_code:meddling", input_shapes={"": (1, 6)}).module.weight.dtype == torch.float32
     assert settings() == before
     assert torch.zeros(1).device.type == "cpu"
 
 
 def test_the_input_size_is_asked_for():
-    with pytest.raises(UsageError, match="--input"):
-        frontends.load("user_code:build")
+    with pytest.raises(UsageError, match="input_shape"):
+        load("user_code:build")

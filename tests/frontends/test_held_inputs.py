@@ -15,12 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 import lipaudit
-from lipaudit import frontends
 from lipaudit.errors import CaptureError, UsageError
 from lipaudit.frontends.forward import Arguments, called_with
-from lipaudit.frontends.held_inputs import as_tensor, describe, parse_fix, read_fixed
+from lipaudit.frontends.held_inputs import as_tensor, describe, read_fixed
+from lipaudit.frontends.load import load
 from lipaudit.frontends.module import wrap_module
 from lipaudit.frontends.onnx.side_inputs import needs_value
+from lipaudit.frontends.spec import parse_fix
 
 Pair = namedtuple("Pair", ["first", "second"])
 
@@ -127,14 +128,14 @@ def test_tokens_and_what_is_behind_them() -> None:
     ("fix", "shape", "message"),
     [
         ({"nothing": 1}, None, "no input named 'nothing'"),
-        ({"mask": "abc"}, None, "the value is a number"),
+        ({"mask": "abc"}, None, "the value must be a number"),
         ({"mask": "[[1], [1, 2]]"}, None, "is no tensor"),
         ({"mask": "missing.npy"}, None, "there is no file"),
         ({"mask": torch.tensor([math.nan])}, None, "NaN"),
         ({"mask": torch.eye(2).to_sparse()}, None, "sparse"),
         ({"pixel_values": 1.0, "mask": 1.0, "factor": 1.0, "labels": 1.0}, None, "every argument of forward is held"),
         ({"mask": torch.ones(1, 4)}, {"pixel_values": (1, 4), "mask": (1, 4)}, "leave out its input_shape"),
-        ([("mask", 1)], None, "fix is a mapping"),
+        ([("mask", 1)], None, "^fix must be a mapping"),
     ],
 )
 def test_what_cannot_be_held(fix: object, shape: object, message: str) -> None:
@@ -230,7 +231,7 @@ def test_integer_inputs_of_onnx_files(tmp_path, kind: int) -> None:
     path = side_input_file(tmp_path / "a.onnx", "Mul", kind)
     for value, constant in ((3, 8.0), ([0], 2.0), (np.array([4]), 10.0), ("2", 6.0)):
         assert bound(path, fix={"kind": value}) == pytest.approx(constant, rel=1e-6)
-    loaded = frontends.load(path, fixed={"kind": torch.tensor([1])})
+    loaded = load(path, fixed={"kind": torch.tensor([1])})
     assert torch.equal(loaded.module(torch.ones(1, 3)), torch.full((1, 3), 4.0))
     with pytest.raises(UsageError, match="hold it at a value with fix="):
         lipaudit.audit(path)

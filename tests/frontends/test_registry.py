@@ -7,8 +7,9 @@ import pytest
 import torch
 import torchvision
 
-from lipaudit import frontends
 from lipaudit.errors import ModelLoadError, ModelNotFoundError, UsageError, WeightsUnavailableError
+from lipaudit.frontends.load import load
+from lipaudit.frontends.registry import expand, registry_names
 
 
 @pytest.fixture
@@ -25,8 +26,8 @@ def no_network(monkeypatch, tmp_path):
 
 def test_random_weights_are_seeded_and_said_so():
     state = torch.random.get_rng_state()
-    first = frontends.load("squeezenet1_1", weights="random")
-    second = frontends.load("torchvision:squeezenet1_1", weights="random")
+    first = load("squeezenet1_1", weights="random")
+    second = load("torchvision:squeezenet1_1", weights="random")
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(first.module.parameters(), second.module.parameters(), strict=True))
     assert first.weights == "random"
@@ -36,14 +37,14 @@ def test_random_weights_are_seeded_and_said_so():
 
 
 def test_default_inputs_follow_the_weights():
-    assert frontends.load("inception_v3", weights="random").input_shapes == {"x": (1, 3, 299, 299)}
-    assert frontends.load("r3d_18", weights="random").input_shapes == {"x": (1, 3, 16, 112, 112)}
-    assert list(frontends.load("raft_small", weights="random").input_shapes) == ["image1", "image2"]
-    assert frontends.load("timm:mobilenetv3_small_050", weights="random").input_shapes == {"x": (1, 3, 224, 224)}
+    assert load("inception_v3", weights="random").input_shapes == {"x": (1, 3, 299, 299)}
+    assert load("r3d_18", weights="random").input_shapes == {"x": (1, 3, 16, 112, 112)}
+    assert list(load("raft_small", weights="random").input_shapes) == ["image1", "image2"]
+    assert load("timm:mobilenetv3_small_050", weights="random").input_shapes == {"x": (1, 3, 224, 224)}
 
 
 def test_detection_models_are_reduced_to_their_backbone():
-    loaded = frontends.load("ssdlite320_mobilenet_v3_large", weights="random")
+    loaded = load("ssdlite320_mobilenet_v3_large", weights="random")
     assert loaded.input_shapes == {"x": (1, 3, 320, 320)}
     assert any("backbone" in note for note in loaded.notes)
     with torch.no_grad():
@@ -55,7 +56,7 @@ def test_detection_models_are_reduced_to_their_backbone():
 def test_googlenet_state_dicts_load_with_and_without_auxiliary_heads(tmp_path, aux):
     model = torchvision.models.googlenet(weights=None, init_weights=False, aux_logits=aux, transform_input=True).eval()
     torch.save(model.state_dict(), tmp_path / "g.pth")
-    loaded = frontends.load("googlenet", weights=str(tmp_path / "g.pth"))
+    loaded = load("googlenet", weights=str(tmp_path / "g.pth"))
     x = torch.rand(1, 3, 64, 64)
     with torch.no_grad():
         assert torch.equal(loaded.module(x), model(x))
@@ -69,7 +70,7 @@ def test_state_dicts_of_every_kind_of_builder(tmp_path, name):
     options = {"weights_backbone": None, "aux_loss": True} if name.startswith("fcn") else {}
     model = torchvision.models.get_model(name, weights=None, **options).eval()
     torch.save(model.state_dict(), tmp_path / "w.pth")
-    loaded = frontends.load(name, weights=str(tmp_path / "w.pth"))
+    loaded = load(name, weights=str(tmp_path / "w.pth"))
     found = loaded.module.state_dict()
     assert found.keys() == model.state_dict().keys()
     assert all(torch.equal(found[key], value) for key, value in model.state_dict().items())
@@ -77,50 +78,50 @@ def test_state_dicts_of_every_kind_of_builder(tmp_path, name):
 
 def test_unknown_names_get_suggestions():
     with pytest.raises(ModelNotFoundError, match="did you mean resnet50"):
-        frontends.load("resnte50")
+        load("resnte50")
     with pytest.raises(ModelNotFoundError, match="in timm; did you mean resnet18"):
-        frontends.load("timm:resnt18")
+        load("timm:resnt18")
     with pytest.raises(ModelNotFoundError, match="in torchvision"):
-        frontends.load("torchvision:zzzzqqqq")
+        load("torchvision:zzzzqqqq")
 
 
 def test_unknown_tags_list_the_valid_ones():
     with pytest.raises(UsageError, match="IMAGENET1K_V1, IMAGENET1K_V2"):
-        frontends.load("resnet50@V3")
+        load("resnet50@V3")
     with pytest.raises(UsageError, match="a1_in1k"):
-        frontends.load("timm:resnet18.nonsense")
+        load("timm:resnet18.nonsense")
 
 
 def test_weights_that_cannot_be_fetched(no_network):
     for spec in ("squeezenet1_1", "timm:resnet18.a1_in1k"):
-        with pytest.raises(WeightsUnavailableError, match=r"--weights FILE.*--weights random") as caught:
-            frontends.load(spec)
+        with pytest.raises(WeightsUnavailableError, match=r"weights=FILE.*weights='random'") as caught:
+            load(spec)
         assert caught.value.exit_code == 3
 
 
 def test_contradicting_requests_are_refused():
     with pytest.raises(UsageError, match="give one of them"):
-        frontends.load("resnet18@IMAGENET1K_V1", weights="random")
-    with pytest.raises(UsageError, match="--arch"):
-        frontends.load("resnet18", arch="resnet34")
+        load("resnet18@IMAGENET1K_V1", weights="random")
+    with pytest.raises(UsageError, match=r"^arch is for state dict files"):
+        load("resnet18", arch="resnet34")
     with pytest.raises(UsageError, match="pattern"):
-        frontends.load("timm:resnet18.*")
+        load("timm:resnet18.*")
 
 
 def test_wildcards():
-    assert "timm:resnet18.a1_in1k" in frontends.expand("timm:resnet18.*")
-    assert "torchvision:resnet18" in frontends.expand("resnet*")
-    assert frontends.expand("resnet18") == ["resnet18"]
-    found = frontends.expand("timm:resnet18.*")
+    assert "timm:resnet18.a1_in1k" in expand("timm:resnet18.*")
+    assert "torchvision:resnet18" in expand("resnet*")
+    assert expand("resnet18") == ["resnet18"]
+    found = expand("timm:resnet18.*")
     assert found == sorted(found)
     with pytest.raises(ModelNotFoundError):
-        frontends.expand("timm:nothinglikethis*")
+        expand("timm:nothinglikethis*")
 
 
 def test_wildcards_over_files(tmp_path):
     for name in ("b.onnx", "a.onnx", "c.txt"):
         (tmp_path / name).write_bytes(b"x")
-    assert frontends.expand(f"{tmp_path}/*.onnx") == [f"{tmp_path}/a.onnx", f"{tmp_path}/b.onnx"]
+    assert expand(f"{tmp_path}/*.onnx") == [f"{tmp_path}/a.onnx", f"{tmp_path}/b.onnx"]
 
 
 def test_a_file_whose_name_has_a_wildcard_is_that_file(tmp_path, monkeypatch):
@@ -128,13 +129,13 @@ def test_a_file_whose_name_has_a_wildcard_is_that_file(tmp_path, monkeypatch):
     for name in ("net*.onnx", "net1.onnx", "net?.onnx"):
         shutil.copy("sample_models/digits_resnet.onnx", tmp_path / name)
     for name in (f"{tmp_path}/net*.onnx", f"{tmp_path}/net?.onnx", "~/net*.onnx"):
-        assert frontends.expand(name) == [name]
-        assert frontends.load(name).spec == name
-    assert len(frontends.expand(f"{tmp_path}/ne*.onnx")) == 3
+        assert expand(name) == [name]
+        assert load(name).spec == name
+    assert len(expand(f"{tmp_path}/ne*.onnx")) == 3
 
 
 def test_names_of_both_registries():
-    names = frontends.registry_names()
+    names = registry_names()
     assert set(names) == {"torchvision", "timm", "timm_tags"}
     assert "resnet18" in names["torchvision"]
     assert "resnet18" in names["timm"]
@@ -143,9 +144,9 @@ def test_names_of_both_registries():
 
 
 def test_nothing_is_printed(capsys, no_network):
-    frontends.load("timm:resnet18", weights="random")
+    load("timm:resnet18", weights="random")
     with pytest.raises(WeightsUnavailableError):
-        frontends.load("squeezenet1_1")
+        load("squeezenet1_1")
     assert capsys.readouterr().out == ""
 
 
@@ -153,7 +154,7 @@ def test_a_directory_without_a_separator(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelLoadError, match="is a directory"):
-        frontends.load("models")
+        load("models")
 
 
 def test_a_vision_transformer_is_read_at_the_size_it_is_built_for(monkeypatch):
@@ -161,7 +162,7 @@ def test_a_vision_transformer_is_read_at_the_size_it_is_built_for(monkeypatch):
         image_size=64, patch_size=32, num_layers=1, num_heads=1, hidden_dim=8, mlp_dim=8
     )
     monkeypatch.setattr("lipaudit.frontends.torchvision._build_random", lambda _name: small)
-    loaded = frontends.load("vit_h_14", weights="random")  # its default weights are for 518 x 518
+    loaded = load("vit_h_14", weights="random")  # its default weights are for 518 x 518
     assert loaded.input_shapes == {"x": (1, 3, 64, 64)}
     assert loaded.module(torch.zeros(1, 3, 64, 64)).shape == (1, 1000)
 
@@ -172,16 +173,16 @@ def _values(module):
 
 @pytest.mark.parametrize("name", ["squeezenet1_1", "timm:resnet18", "ssdlite320_mobilenet_v3_large"])
 def test_structure_is_built_without_weights(name, no_network):
-    loaded = frontends.load(name, structure=True)
+    loaded = load(name, structure=True)
     assert all(value.is_meta for value in _values(loaded.module))
     assert loaded.weights == "not read"
     assert loaded.preprocessing is not None
     assert not loaded.module.training
-    assert loaded.input_shapes == frontends.load(name, weights="random").input_shapes
+    assert loaded.input_shapes == load(name, weights="random").input_shapes
 
 
 def test_regnets_compute_their_widths_and_are_built_with_values():
-    loaded = frontends.load("torchvision:regnet_y_400mf", structure=True)
+    loaded = load("torchvision:regnet_y_400mf", structure=True)
     assert not any(value.is_meta for value in _values(loaded.module))
     assert loaded.weights == "not read"
 
@@ -210,7 +211,7 @@ def test_a_repository_of_the_hub(tmp_path, monkeypatch, spec):
 
     monkeypatch.setattr(_hub, "hf_hub_download", download)
     monkeypatch.setattr("lipaudit.frontends.timm._check_reachable", lambda name, spec: None)
-    loaded = frontends.load(spec)
+    loaded = load(spec)
     x = torch.rand(1, 3, 32, 32)
     assert torch.equal(loaded.module(x), network(x))
     assert (loaded.input_shapes, loaded.source, loaded.spec) == ({"x": (1, 3, 32, 32)}, "timm", spec)
@@ -227,7 +228,7 @@ def test_a_repository_that_cannot_be_reached_or_named(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     for options in ({}, {"weights": "random"}, {"structure": True}):
         with pytest.raises(WeightsUnavailableError, match="hf-hub:no-one/nothing cannot be fetched from the hub"):
-            frontends.load("hf-hub:no-one/nothing", **options)
+            load("hf-hub:no-one/nothing", **options)
     for spec in ("hf-hub:", "hf-hub:name", "hf-hub:a/b/c", "timm:hf-hub:../x y"):
         with pytest.raises(UsageError, match="hf-hub:OWNER/NAME"):
-            frontends.load(spec)
+            load(spec)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from lipaudit import frontends
 from lipaudit.frontends.checkpoint import read_state_dict
+from lipaudit.frontends.load import load
 from tests.places import SHARED_MODELS
 
 MODELS = SHARED_MODELS
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not MODELS.is_dir(), reason="the folder of share
 
 @pytest.mark.parametrize("name", FILES)
 def test_onnx_files_load_and_can_be_captured(name):
-    loaded = frontends.load(str(MODELS / name))
+    loaded = load(str(MODELS / name))
     assert any("agrees with" in note for note in loaded.notes)
     inputs = tuple(torch.rand(shape) for shape in loaded.input_shapes.values())
     with torch.no_grad():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lipaudit
-from lipaudit.frontends import load
+from lipaudit.frontends.load import load
 from tests.places import SHARED_MODELS
 
 MODELS = SHARED_MODELS

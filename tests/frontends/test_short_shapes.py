@@ -7,7 +7,7 @@ from torch import nn
 
 import lipaudit
 from lipaudit.errors import UsageError
-from lipaudit.frontends import load
+from lipaudit.frontends.load import load
 from lipaudit.frontends.shapes import Shape
 
 

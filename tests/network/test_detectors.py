@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import lipaudit
-from lipaudit.auditing.open import graph_of
+from lipaudit.auditing.capture import graph_of
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.passes.table import recognise
 from tests.models.detectors import C3, C2f, C3k2, DetectAnchors, DetectBins, Detector

@@ -134,7 +134,7 @@ def test_a_stack_of_constants_claims_no_lower_end_it_does_not_have() -> None:
 
 
 def test_a_contradiction_is_an_error_and_not_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipaudit.api.measured_lower_bound", lambda *_: Pair({}, {}, 1.0, 7.0))
+    monkeypatch.setattr("lipaudit.auditing.lower_bound.measured_lower_bound", lambda *_: Pair({}, {}, 1.0, 7.0))
     with pytest.raises(GraphError, match="7"):
         lipaudit.audit(nn.ReLU(), input_shape={"input": (1, 3)}, lower_bound=True)
 

@@ -54,10 +54,10 @@ def test_a_damaged_row_is_no_figure(tmp_path: Path, change: str) -> None:
 def test_what_is_no_store_is_refused_once(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / FILE).write_text("this is no database, and it is longer than a header of one " * 20)
-    with pytest.raises(OutputError, match=r"norms\.sqlite.*--cache"):
+    with pytest.raises(OutputError, match=r"norms\.sqlite.*\(cache\)"):
         NormStore(tmp_path / "text")
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="--cache"):
+    with pytest.raises(OutputError, match=r"\(cache\)"):
         NormStore(tmp_path / "file")
 
 

@@ -14,6 +14,7 @@ from lipaudit.frontends.held_inputs import Fixed, as_tensor
 from lipaudit.frontends.onnx.operators import TORCH_DTYPES
 from lipaudit.frontends.onnx.side_inputs import needs_value
 from lipaudit.frontends.shapes import Shape, complete_shape
+from lipaudit.option_names import spell
 
 # how exporters and people call the axis of the batch
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
@@ -90,8 +91,8 @@ def check_unheld(unheld: list[GraphInput], free: list[GraphInput], graph: onnx.G
         entry = unheld[0]
         raise UsageError(
             f"the input {entry.name!r} of shape {entry.text} holds {str(entry.dtype).removeprefix('torch.')}, in which there is no "
-            f"Lipschitz constant, and the bound depends on its value ({where}): hold it at a value with --fix {entry.name}=VALUE (a "
-            "number, a list or a tensor file)"
+            f"Lipschitz constant, and the bound depends on its value ({where}): hold it at a value with "
+            f"{spell('fix', {entry.name: 'VALUE'})} (a number, a list or a tensor file)"
         )
 
 
@@ -133,7 +134,8 @@ def resolve_inputs(
     if "" in wanted:
         if len(inputs) != 1:
             raise UsageError(
-                f"the model has the inputs {', '.join(names)}: say which one a size is for, --input {names[0]}:SIZES"
+                f"the model has the inputs {', '.join(names)}: say which one a size is for, "
+                f"{spell('input_shape', {names[0]: 'SIZES'})}"
             )
         wanted[names[0]] = wanted.pop("")
     unknown = sorted(set(wanted) - set(names))
@@ -166,10 +168,10 @@ def _shape(entry: GraphInput, expected: tuple[int | str, ...], requested: Shape 
     free = [axis for axis in expected if isinstance(axis, str)]
     if requested is None:
         if free:
-            example = "x".join("SIZE" if isinstance(axis, str) else str(axis) for axis in expected[1:])
+            example = tuple("SIZE" if isinstance(axis, str) else axis for axis in expected[1:])
             raise UsageError(
                 f"the input {entry.name!r} has the shape {entry.text} with the symbolic axes {', '.join(free)}: give the sizes "
-                f"with --input, for example --input {example}"
+                f"with {spell('input_shape')}, for example {spell('input_shape', example)}"
             )
         return tuple(axis for axis in expected if isinstance(axis, int))
     if len(requested) == len(expected) and _may_be_literal(entry.axes[0], expected[0]):

@@ -30,6 +30,7 @@ from lipaudit.frontends.onnx.operators import (
     standard_domain,
     to_numpy,
 )
+from lipaudit.option_names import spell
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class _Builder:
             shapes = ", ".join(str(list(v.shape)) for v in data)
             raise ModelLoadError(
                 f"the ONNX operator {view.label} does not accept its inputs of shape {shapes}: {first_line(error)}; "
-                "check --input"
+                f"check {spell('input_shape')}"
             ) from error
         results = result if isinstance(result, tuple) else (result,)
         computed = {o for o, tensor in zip(outputs, results, strict=False) if tensor is not None}

@@ -29,6 +29,7 @@ from lipaudit.graph.capture.trace import MOST_NUMBERS, ROOT, place, trace
 from lipaudit.graph.constant_errors import MOVES
 from lipaudit.graph.constants import evaluated, is_constant, parts, strided, without_values
 from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref, TensorInfo
+from lipaudit.option_names import spell
 
 
 def capture(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int | None = None) -> Graph:
@@ -104,12 +105,12 @@ def _advice(error: Exception) -> str:
         )
     if "scalar types: Long, Int" in text:
         return (
-            "it reads integers (an embedding), which have no Lipschitz constant: hold that input at a value (--fix NAME=VALUE) and "
-            "name the others with --input"
+            "it reads integers (an embedding), which have no Lipschitz constant: hold that input at a value "
+            f"({spell('fix', {'NAME': 'VALUE'})}) and name the others with {spell('input_shape')}"
         )
     if "when training" in text:
         return "it normalises with the statistics of a batch, and a bound is about one sample"
-    return "check the input size (--input), or report the model"
+    return f"check the input size ({spell('input_shape')}), or report the model"
 
 
 def _refused(target: torch._ops.OpOverload, error: Exception) -> str:
@@ -117,7 +118,8 @@ def _refused(target: torch._ops.OpOverload, error: Exception) -> str:
     reason = (str(error).strip().splitlines() or ["no message"])[0]
     return (
         f"the network itself fails at {target}, whatever its input: {type(error).__name__}: {reason}; check the values of inputs that are "
-        "held (--fix: token ids within the vocabulary) and the input sizes (--input: a sequence no longer than its positions)"
+        f"held ({spell('fix')}: token ids within the vocabulary) and the input sizes ({spell('input_shape')}: a sequence no longer than "
+        "its positions)"
     )
 
 

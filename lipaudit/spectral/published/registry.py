@@ -20,7 +20,7 @@ from typing import TypeAlias
 import torch
 
 from lipaudit.device import full_precision
-from lipaudit.errors import MethodError, RegistryError, UsageError
+from lipaudit.errors import MethodError, RegistryError, UnknownChoiceError, UsageError
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
@@ -84,9 +84,9 @@ def all_methods() -> tuple[Method, ...]:
 
 
 def find_method(name: str) -> Method:
-    """The method of that name; a :class:`~lipaudit.errors.UsageError` lists the names where there is none."""
+    """The method of that name; an :class:`~lipaudit.errors.UnknownChoiceError` lists the names where there is none."""
     if name not in _METHODS:
-        raise UsageError(f"there is no method {name!r}; choose from {', '.join(sorted(_METHODS))}")
+        raise UnknownChoiceError("method", name, sorted(_METHODS))
     return _METHODS[name]
 
 

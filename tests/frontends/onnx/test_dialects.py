@@ -10,8 +10,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import lipaudit
-from lipaudit import frontends
 from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.load import load
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError
 from sample_models.expect import FOLDER
 from tests.frontends.onnx.cases import graph_model
@@ -27,7 +27,7 @@ def _save(model, tmp_path):
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_conversion_agrees_with_onnxruntime_and_has_a_bound(name, tmp_path):
     path = _save(DIALECTS[name](), tmp_path)
-    loaded = frontends.load(str(path))
+    loaded = load(str(path))
     random = np.random.default_rng(1)
     kinds = {torch.float32: np.float32, torch.float16: np.float16}
     feeds = {k: random.standard_normal(s).astype(kinds[loaded.input_dtypes[k]]) for k, s in loaded.input_shapes.items()}
@@ -44,7 +44,7 @@ def test_the_conversion_agrees_with_onnxruntime_and_has_a_bound(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in DIALECTS if name != "half_with_islands"])
 def test_the_bound_holds_for_the_jacobian(name, tmp_path):
     path = _save(DIALECTS[name](), tmp_path)
-    loaded = frontends.load(str(path))
+    loaded = load(str(path))
     network = loaded.module.double()
     torch.manual_seed(0)
     x = tuple(torch.randn(shape, dtype=torch.float64) for shape in loaded.input_shapes.values())
@@ -133,7 +133,7 @@ def test_quantised_activations_are_refused_by_name(tmp_path):
     ]
     path = _save(graph_model(nodes, {"x": (1, 2)}, ["y"], stored), tmp_path)
     with pytest.raises(UnsupportedOperatorError, match=r"'input_quantizer'.*before quantisation"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_a_mask_of_infinities_is_no_broken_weight(tmp_path):
@@ -152,20 +152,20 @@ def test_constants_of_the_shape_alone(tmp_path):
         helper.make_node("Div", ["x", "n"], ["scaled"]),
         helper.make_node("Add", ["scaled", "eye"], ["y"]),
     ]
-    loaded = frontends.load(str(_save(graph_model(nodes, {"x": (1, 3)}, ["y"]), tmp_path)))
+    loaded = load(str(_save(graph_model(nodes, {"x": (1, 3)}, ["y"]), tmp_path)))
     assert torch.allclose(loaded.module(torch.ones(1, 3)), torch.tensor([[1 / 3, 4 / 3, 1 / 3]]))
 
 
 def test_a_file_that_uses_operators_of_a_later_opset_than_it_declares(tmp_path):
     model = graph_model([helper.make_node("Gelu", ["x"], ["y"], name="act")], {"x": (1, 3)}, ["y"], opset=18)
     with pytest.raises(ModelLoadError, match=r"node 'act' is a Gelu, which the declared opset 18 does not have"):
-        frontends.load(str(_save(model, tmp_path)))
+        load(str(_save(model, tmp_path)))
 
 
 def test_the_standard_domain_has_two_names(tmp_path):
     model = graph_model([helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx")], {"x": (1, 3)}, ["y"])
     model.opset_import[0].domain = "ai.onnx"
-    loaded = frontends.load(str(_save(model, tmp_path)))
+    loaded = load(str(_save(model, tmp_path)))
     assert torch.equal(loaded.module(torch.tensor([[-1.0, 0.0, 2.0]])), torch.tensor([[0.0, 0.0, 2.0]]))
 
 

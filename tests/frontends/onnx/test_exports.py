@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import lipaudit
-from lipaudit import frontends
+from lipaudit.frontends.load import load
 
 
 class Network(nn.Module):
@@ -49,7 +49,7 @@ def _export(network, path, x, **options):
 
 
 def _check(network, path, x, **options):
-    loaded = frontends.load(str(path), **options)
+    loaded = load(str(path), **options)
     with torch.no_grad():
         assert torch.allclose(loaded.module(x), network(x), atol=1e-5)
         program = torch.export.export(loaded.module, (x,), strict=False).run_decompositions({})

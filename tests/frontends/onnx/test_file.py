@@ -4,8 +4,9 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from lipaudit import audit, frontends
+from lipaudit import audit
 from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.frontends.load import load
 from tests.frontends.onnx.cases import graph_model
 
 
@@ -26,7 +27,7 @@ def _save_external(path):
 
 def test_external_data_beside_the_model(path):
     _save_external(path)
-    loaded = frontends.load(str(path))
+    loaded = load(str(path))
     assert loaded.module(torch.rand(1, 3, 8, 8)).shape == (1, 4, 6, 6)
 
 
@@ -34,14 +35,14 @@ def test_a_missing_external_data_file(path):
     _save_external(path)
     (path.parent / "net.data").unlink()
     with pytest.raises(ModelLoadError, match=r"'net\.data', which is missing"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_a_truncated_external_data_file(path):
     _save_external(path)
     (path.parent / "net.data").write_bytes(b"1234")
     with pytest.raises(ModelLoadError, match="too early"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 @pytest.mark.parametrize("location", ["../secret.data", "/etc/passwd", "link.data", "sub/../../secret.data"])
@@ -57,7 +58,7 @@ def test_external_data_outside_of_the_folder(tmp_path, location):
             entry.value = location
     (folder / "net.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelLoadError, match=r"outside of the model's folder: refused"):
-        frontends.load(str(folder / "net.onnx"))
+        load(str(folder / "net.onnx"))
 
 
 @pytest.mark.parametrize("part", [0.02, 0.3, 0.7, 0.95, 0.999])
@@ -65,59 +66,59 @@ def test_truncated_files(path, part):
     content = _convolution((1, 3, 8, 8)).SerializeToString()
     path.write_bytes(content[: int(len(content) * part)])
     with pytest.raises(ModelLoadError, match=r"net\.onnx"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_an_empty_graph(path):
     onnx.save(graph_model([], {"x": (1, 3)}, ["x"]), path)
     with pytest.raises(ModelLoadError, match="empty graph"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_a_graph_that_reads_what_nothing_computes(path):
     onnx.save(graph_model([helper.make_node("Relu", ["z"], ["y"])], {"x": (1, 3)}, ["y"]), path)
     with pytest.raises(ModelLoadError, match="reads 'z'"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_integer_inputs(path):
     onnx.save(graph_model([helper.make_node("Abs", ["x"], ["y"])], {"x": (1, 3)}, ["y"], dtype=TensorProto.INT64), path)
     with pytest.raises(ModelLoadError, match="INT64 values"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_symbolic_axes(path):
     onnx.save(_convolution(("batch", 3, "height", "width")), path)
-    with pytest.raises(UsageError, match=r"symbolic axes height, width.*--input 3xSIZExSIZE"):
-        frontends.load(str(path))
-    assert frontends.load(str(path), input_shapes={"": (9,)}).input_shapes == {"x": (1, 3, 9, 9)}
-    assert frontends.load(str(path), input_shapes={"x": (3, 8, 9)}).input_shapes == {"x": (1, 3, 8, 9)}
+    with pytest.raises(UsageError, match=r"symbolic axes height, width.*input_shape=\(3, SIZE, SIZE\)"):
+        load(str(path))
+    assert load(str(path), input_shapes={"": (9,)}).input_shapes == {"x": (1, 3, 9, 9)}
+    assert load(str(path), input_shapes={"x": (3, 8, 9)}).input_shapes == {"x": (1, 3, 8, 9)}
     with pytest.raises(UsageError, match="differs in axis 1"):
-        frontends.load(str(path), input_shapes={"": (4, 9, 9)})
+        load(str(path), input_shapes={"": (4, 9, 9)})
     with pytest.raises(UsageError, match="no input named"):
-        frontends.load(str(path), input_shapes={"z": (4, 9, 9)})
+        load(str(path), input_shapes={"z": (4, 9, 9)})
 
 
 def test_a_symbolic_batch_alone_is_one(path):
     onnx.save(_convolution(("batch", 3, 8, 8)), path)
-    assert frontends.load(str(path)).input_shapes == {"x": (1, 3, 8, 8)}
+    assert load(str(path)).input_shapes == {"x": (1, 3, 8, 8)}
 
 
 def test_fixed_sizes_cannot_be_changed(path):
     onnx.save(_convolution((1, 3, 8, 8)), path)
     with pytest.raises(UsageError, match="fixes the input 'x' at 1x3x8x8"):
-        frontends.load(str(path), input_shapes={"": (16,)})
+        load(str(path), input_shapes={"": (16,)})
 
 
 def test_a_size_that_the_network_rejects(path):
     onnx.save(_convolution(("batch", 3, "height", "width")), path)
-    with pytest.raises(ModelLoadError, match=r"conv.*does not accept.*--input"):
-        frontends.load(str(path), input_shapes={"": (2,)})
+    with pytest.raises(ModelLoadError, match=r"conv.*does not accept.*input_shape"):
+        load(str(path), input_shapes={"": (2,)})
 
 
 def test_a_fixed_batch_is_reduced_to_one_where_rows_are_independent(path):
     onnx.save(_convolution((3, 3, 8, 8)), path)
-    loaded = frontends.load(str(path))
+    loaded = load(str(path))
     assert loaded.input_shapes == {"x": (1, 3, 8, 8)}
     assert any("batch of 3" in note for note in loaded.notes)
 
@@ -129,7 +130,7 @@ def test_a_fixed_first_axis_whose_rows_mix_is_no_batch(path):
     ]
     shape = numpy_helper.from_array(np.array([2, -1]), "shape")
     onnx.save(graph_model(nodes, {"x": (2, 8)}, ["y"], [shape]), path)
-    loaded = frontends.load(str(path))
+    loaded = load(str(path))
     x = torch.randn(2, 8)
     assert torch.equal(loaded.module(x), x.T.reshape(2, 8))
     assert any("first axis of 'x' (2x8) is no batch" in note for note in loaded.notes)
@@ -181,21 +182,21 @@ def test_a_state_whose_first_axis_is_no_batch(frame, state, requested, path):
 def test_a_state_of_another_size_than_the_files(path):
     onnx.save(_streaming((1, 4), (2, 1, 4)), path)
     with pytest.raises(UsageError, match=r"fixes the input 'state' at 2x1x4; 3x1x4 differs in axis 0"):
-        frontends.load(str(path), input_shapes={"state": (3, 1, 4)})
+        load(str(path), input_shapes={"state": (3, 1, 4)})
 
 
 def test_a_symbolic_first_axis_is_a_batch_by_its_name(path):
     onnx.save(graph_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("height", 4)}, ["y"]), path)
-    assert frontends.load(str(path), input_shapes={"x": (5, 4)}).input_shapes == {"x": (5, 4)}
+    assert load(str(path), input_shapes={"x": (5, 4)}).input_shapes == {"x": (5, 4)}
     onnx.save(graph_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("batch_size", 4)}, ["y"]), path)
     with pytest.raises(UsageError, match="a bound is about one sample"):
-        frontends.load(str(path), input_shapes={"x": (5, 4)})
+        load(str(path), input_shapes={"x": (5, 4)})
 
 
 def test_a_fixed_batch_that_is_asked_for_is_audited_as_a_whole(path):
     onnx.save(_convolution((3, 3, 8, 8)), path)
-    assert frontends.load(str(path), input_shapes={"": (3, 3, 8, 8)}).input_shapes == {"x": (3, 3, 8, 8)}
-    assert frontends.load(str(path), input_shapes={"": (1, 3, 8, 8)}).input_shapes == {"x": (1, 3, 8, 8)}
+    assert load(str(path), input_shapes={"": (3, 3, 8, 8)}).input_shapes == {"x": (3, 3, 8, 8)}
+    assert load(str(path), input_shapes={"": (1, 3, 8, 8)}).input_shapes == {"x": (1, 3, 8, 8)}
 
 
 def test_names_that_collide_with_module_attributes(path):
@@ -204,7 +205,7 @@ def test_names_that_collide_with_module_attributes(path):
         helper.make_node("Relu", ["a"], ["y"], name="/a.b/c"),
     ]
     onnx.save(graph_model(nodes, {"x": (1, 3)}, ["y"]), path)
-    loaded = frontends.load(str(path))
+    loaded = load(str(path))
     assert list(loaded.node_names.values()) == ["forward", "/a.b/c"]
     assert all(isinstance(loaded.module.get_submodule(name), torch.nn.Module) for name in loaded.node_names)
 
@@ -221,17 +222,17 @@ def test_external_data_at_no_number_of_bytes(path, key, value):
     entries.extend([*kept, onnx.StringStringEntryProto(key=key, value=value)])
     path.write_bytes(model.SerializeToString())
     with pytest.raises(ModelLoadError, match="no numbers of bytes"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_a_node_name_that_is_no_text(path):
     content = _convolution((1, 3, 8, 8)).SerializeToString()
     path.write_bytes(content.replace(b"conv", b"\xff\xfenv"))
     with pytest.raises(ModelLoadError, match=r"net\.onnx"):
-        frontends.load(str(path))
+        load(str(path))
 
 
 def test_an_input_without_axes_is_one_clear_error(path):
     three = numpy_helper.from_array(np.float32(3), "w")
     onnx.save(graph_model([helper.make_node("Mul", ["x", "w"], ["y"])], {"x": ()}, ["y"], [three]), path)
-    assert frontends.load(str(path)).input_shapes == {"x": ()}
+    assert load(str(path)).input_shapes == {"x": ()}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import lipaudit
-from lipaudit import frontends
+from lipaudit.frontends.load import load
 from tests.frontends.onnx.cases import CASES, Case
 
 TRANSFORMS = [case for case in CASES if case.op in ("DFT", "STFT")]
@@ -28,7 +28,7 @@ def test_the_bound_is_the_norm_of_the_matrix(case: Case, tmp_path: Any) -> None:
     path = save(case, tmp_path)
     network = lipaudit.audit(path).network
     x = torch.randn(case.shape)
-    matrix = torch.autograd.functional.jacobian(frontends.load(path).module, x).reshape(-1, x.numel()).double()
+    matrix = torch.autograd.functional.jacobian(load(path).module, x).reshape(-1, x.numel()).double()
     truth = float(torch.linalg.matrix_norm(matrix, 2))
     assert network.status == "finite"
     assert network.rigor == "certified"
@@ -39,6 +39,6 @@ def test_the_bound_is_the_norm_of_the_matrix(case: Case, tmp_path: Any) -> None:
 
 def test_a_signal_without_a_window_or_a_frame_length_is_one_frame(tmp_path: Any) -> None:
     """Onnxruntime wants one of them, ONNX does not."""
-    module = frontends.load(save(Case("STFT", (1, 12, 1), (np.int64(3),)), tmp_path)).module
+    module = load(save(Case("STFT", (1, 12, 1), (np.int64(3),)), tmp_path)).module
     x = torch.randn(1, 12, 1)
     assert torch.allclose(module(x), torch.view_as_real(torch.fft.rfft(x[..., 0]))[:, None])

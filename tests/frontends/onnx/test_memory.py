@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import lipaudit
-from lipaudit import frontends
 from lipaudit.cli import main
 from lipaudit.errors import ModelLoadError, UsageError, is_out_of_memory
+from lipaudit.frontends.load import load
 from lipaudit.frontends.memory import allowed_memory, in_words, parse_memory
 from lipaudit.frontends.onnx.memory import Room
 from lipaudit.frontends.onnx.prepare import count_nodes
@@ -46,9 +46,9 @@ BOMBS = [
 def test_what_one_node_computes_is_counted_before(case, tmp_path):
     onnx.save(case.model(), tmp_path / "m.onnx")
     with pytest.raises(
-        ModelLoadError, match=r"'the_node'.* would need about [0-9.]+[GT]B .* a file may ask for 4GB: .*--max-memory"
+        ModelLoadError, match=r"'the_node'.* would need about [0-9.]+[GT]B .* a file may ask for 4GB: .*max_memory"
     ):
-        frontends.load(str(tmp_path / "m.onnx"))
+        load(str(tmp_path / "m.onnx"))
 
 
 def _number(*values, kind=np.int64):
@@ -83,7 +83,7 @@ def test_what_constants_take_is_counted_before(name, tmp_path):
         graph_model([node, helper.make_node("Relu", ["x"], ["y"])], {"x": shape}, ["y"], weights), tmp_path / "m.onnx"
     )
     with pytest.raises(ModelLoadError, match=r"would need about [0-9.]+[GT]B"):
-        frontends.load(str(tmp_path / "m.onnx"))
+        load(str(tmp_path / "m.onnx"))
 
 
 def test_values_that_are_held_at_once_add_up_and_those_that_are_not_do_not(tmp_path):
@@ -95,22 +95,22 @@ def test_values_that_are_held_at_once_add_up_and_those_that_are_not_do_not(tmp_p
         onnx.save(graph_model(nodes, {"x": (1, 1000)}, ["y"]), tmp_path / "m.onnx")
         with allowed_memory(100_000):
             if fits:
-                frontends.load(str(tmp_path / "m.onnx"))
+                load(str(tmp_path / "m.onnx"))
             else:
                 with pytest.raises(ModelLoadError, match="would need"):
-                    frontends.load(str(tmp_path / "m.onnx"))
+                    load(str(tmp_path / "m.onnx"))
 
 
 @pytest.mark.parametrize("shape", [(1, 50_000, 50_000), (10**7, 3, 2, 2), (10**9, 4)])
 def test_inputs_and_batches_are_counted_before(shape, tmp_path):
     onnx.save(graph_model([helper.make_node("Relu", ["x"], ["y"])], {"x": shape}, ["y"]), tmp_path / "m.onnx")
-    with pytest.raises(ModelLoadError, match=r"would need about [0-9.]+GB .*--max-memory"):
-        frontends.load(str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelLoadError, match=r"would need about [0-9.]+GB .*max_memory"):
+        load(str(tmp_path / "m.onnx"))
 
 
 def test_of_a_large_batch_some_rows_are_compared(tmp_path):
     onnx.save(graph_model([helper.make_node("Relu", ["x"], ["y"])], {"x": (5000, 4)}, ["y"]), tmp_path / "m.onnx")
-    loaded = frontends.load(str(tmp_path / "m.onnx"))
+    loaded = load(str(tmp_path / "m.onnx"))
     assert loaded.input_shapes == {"x": (1, 4)}
     assert any("batch of 5000; one sample is audited, 256 of its rows were compared" in note for note in loaded.notes)
 
@@ -131,12 +131,12 @@ def _doubling(levels):
 def test_functions_are_counted_before_they_are_written_out(tmp_path):
     assert count_nodes(_doubling(5)) == 32
     onnx.save(_doubling(5), tmp_path / "m.onnx")
-    assert len(frontends.load(str(tmp_path / "m.onnx")).node_names) == 32
+    assert len(load(str(tmp_path / "m.onnx")).node_names) == 32
     onnx.save(_doubling(29), tmp_path / "m.onnx")
     with pytest.raises(
-        ModelLoadError, match=r"the 536870912 nodes of the graph.*would need about [0-9.]+TB.*--max-memory"
+        ModelLoadError, match=r"the 536870912 nodes of the graph.*would need about [0-9.]+TB.*max_memory"
     ):
-        frontends.load(str(tmp_path / "m.onnx"))
+        load(str(tmp_path / "m.onnx"))
 
 
 def test_functions_that_never_end(tmp_path):
@@ -144,14 +144,14 @@ def test_functions_that_never_end(tmp_path):
     model.functions[1].node[1].op_type = "F3"
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(ModelLoadError, match="calls itself"):
-        frontends.load(str(tmp_path / "m.onnx"))
+        load(str(tmp_path / "m.onnx"))
     chain = _doubling(200)
     for function in chain.functions[1:]:
         del function.node[1]
         function.node[0].output[0] = "c"
     onnx.save(chain, tmp_path / "m.onnx")
     with pytest.raises(ModelLoadError, match="more than 100 calls deep"):
-        frontends.load(str(tmp_path / "m.onnx"))
+        load(str(tmp_path / "m.onnx"))
 
 
 def test_the_limit_can_be_raised_and_lowered(tmp_path, capsys):
@@ -162,12 +162,12 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path, capsys):
     with pytest.raises(ModelLoadError, match="max_memory"):
         lipaudit.compare(path, max_memory=20_000)
     assert lipaudit.audit(path, max_memory="48.1KB").network.upper_bound == pytest.approx(1)
-    assert main([path, "--max-memory", "30KB"]) == 3
+    assert main([path, "max_memory", "30KB"]) == 3
     assert (
-        "would need about 48KB of memory, and a file may ask for 30KB: allow more with --max-memory"
+        "would need about 48KB of memory, and a file may ask for 30KB: allow more with max_memory"
         in capsys.readouterr().err
     )
-    assert main([path, "--max-memory", "much"]) == 2
+    assert main([path, "max_memory", "much"]) == 2
     with pytest.raises(UsageError):
         lipaudit.audit(path, max_memory=-1)
 
@@ -181,7 +181,7 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize("size", ["", "GB", "-1GB", "1EB", "nan", 0, 1.5, True, None])
 def test_no_sizes(size):
-    with pytest.raises(UsageError, match="--max-memory"):
+    with pytest.raises(UsageError, match="max_memory"):
         parse_memory(size)
 
 
@@ -203,7 +203,7 @@ def test_the_count_is_what_the_nodes_compute(tmp_path, monkeypatch):
     monkeypatch.setattr(Room, "hold", held)
     for case in [*CASES[::4], *ATTENTION[::4], *CONTRIB[::4]]:
         onnx.save(case.model(), tmp_path / "m.onnx")
-        frontends.load(str(tmp_path / "m.onnx"))
+        load(str(tmp_path / "m.onnx"))
     sizes = dict.fromkeys(range(len(counted)), 0)
     for position, size in actual:
         if position:
@@ -257,9 +257,9 @@ def test_element_types_are_counted_with_their_width(tmp_path):
             tmp_path / "m.onnx",
         )
         with allowed_memory(1000), pytest.raises(ModelLoadError, match=f"need about {int(needed[:-2]) // 2}KB"):
-            frontends.load(str(tmp_path / "m.onnx"))
+            load(str(tmp_path / "m.onnx"))
         with (
             allowed_memory("90KB" if needed == "96KB" else "23KB"),
             pytest.raises(ModelLoadError, match=f"need about {needed}"),
         ):
-            frontends.load(str(tmp_path / "m.onnx"))
+            load(str(tmp_path / "m.onnx"))

@@ -13,7 +13,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import lipaudit
-from lipaudit import frontends
+from lipaudit.frontends.load import load
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError
 
 FEATURES = 4
@@ -51,7 +51,7 @@ def save(tmp_path: Any, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str] 
 
 def agrees(path: str, output: str = "y") -> None:
     """The converted network gives what onnxruntime gives for ``output``."""
-    loaded, x = frontends.load(path), R.standard_normal((1, FEATURES)).astype(np.float32)
+    loaded, x = load(path), R.standard_normal((1, FEATURES)).astype(np.float32)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     found = loaded.module(torch.from_numpy(x))
     np.testing.assert_allclose(found.numpy(), np.asarray(session.run([output], {"x": x})[0]), rtol=1e-5, atol=1e-6)
@@ -61,7 +61,7 @@ def holds(path: str) -> float:
     """The bound, after Jacobians at random points have been held against it."""
     report = lipaudit.audit(path)
     assert report.network.status == "finite"
-    module = frontends.load(path).module
+    module = load(path).module
     for scale in (0.1, 1.0, 5.0):
         x = torch.randn(1, FEATURES) * scale
         jacobian = torch.autograd.functional.jacobian(module, x).reshape(-1, FEATURES)
@@ -214,14 +214,14 @@ REFUSED = [
 @pytest.mark.parametrize(("op", "attributes", "reason"), REFUSED, ids=[f"{op}-{'-'.join(a)}" for op, a, _ in REFUSED])
 def test_refusals_name_the_node(op: str, attributes: dict[str, Any], reason: str, tmp_path: Any) -> None:
     with pytest.raises(UnsupportedOperatorError, match=reason) as caught:
-        frontends.load(save(tmp_path, [ml(op, ["x"], ["y"], **attributes)]))
+        load(save(tmp_path, [ml(op, ["x"], ["y"], **attributes)]))
     assert "'the_node'" in str(caught.value)
 
 
 def test_positions_that_depend_on_the_input_are_refused(tmp_path: Any) -> None:
     nodes = [helper.make_node("ArgMax", ["x"], ["best"], axis=1), ml("ArrayFeatureExtractor", ["x", "best"], ["y"])]
     with pytest.raises(UnsupportedOperatorError, match="positions depend"):
-        frontends.load(save(tmp_path, nodes))
+        load(save(tmp_path, nodes))
 
 
 def test_one_score_for_two_classes_has_no_softmax(tmp_path: Any) -> None:
@@ -230,7 +230,7 @@ def test_one_score_for_two_classes_has_no_softmax(tmp_path: Any) -> None:
         classlabels_ints=[0, 1], coefficients=COEFFICIENTS[:4], intercepts=[0.0], post_transform="SOFTMAX",
     )  # fmt: skip
     with pytest.raises(UnsupportedOperatorError, match="SOFTMAX of one score"):
-        frontends.load(save(tmp_path, [node], ["label", "y"]))
+        load(save(tmp_path, [node], ["label", "y"]))
 
 
 def test_files_of_skl2onnx(tmp_path: Any) -> None:

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import lipaudit
-from lipaudit import frontends
 from lipaudit.errors import RegistryError
+from lipaudit.frontends.load import load
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError, converter
 from tests.frontends.onnx.cases import ATTENTION, BLOCK_QUANTISED, CASES, CONTRIB, REFUSED, graph_model
 
@@ -22,7 +22,7 @@ from tests.frontends.onnx.cases import ATTENTION, BLOCK_QUANTISED, CASES, CONTRI
 def _load(model, tmp_path, **options):
     path = tmp_path / "m.onnx"
     onnx.save(model, path)
-    return frontends.load(str(path), **options)
+    return load(str(path), **options)
 
 
 def _tuple(value):

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import lipaudit
-from lipaudit import frontends
+from lipaudit.frontends.load import load
 from lipaudit.frontends.onnx.operators import UnsupportedOperatorError
 
 STEPS, INPUT, HIDDEN = 4, 3, 2
@@ -128,7 +128,7 @@ def save(layer: Layer, tmp_path: Any) -> str:
 
 def agree(layer: Layer, tmp_path: Any, reference: Any) -> None:
     path = save(layer, tmp_path)
-    module = frontends.load(path).module
+    module = load(path).module
     for scale in (1.0, 5.0):
         random = np.random.default_rng(3)
         feeds = {n: (random.standard_normal(s) * scale).astype(np.float32) for n, s in layer.inputs.items()}
@@ -151,7 +151,7 @@ def test_agrees_with_onnxruntime(layer: Layer, tmp_path: Any) -> None:
 @pytest.mark.parametrize("op", GATES)
 def test_tiny_and_saturated_layers_are_no_disagreement(op: str, scale: float, tmp_path: Any) -> None:
     """Onnxruntime's sigmoid and tanh are right to 1e-7 absolutely, which is much of a tiny output."""
-    assert "agrees with onnxruntime" in frontends.load(save(Layer(op, scale=scale), tmp_path)).notes[0]
+    assert "agrees with onnxruntime" in load(save(Layer(op, scale=scale), tmp_path)).notes[0]
 
 
 @pytest.mark.parametrize("layer", BATCH_FIRST, ids=str)
@@ -165,7 +165,7 @@ def test_the_bound_is_above_every_jacobian(layer: Layer, tmp_path: Any) -> None:
     path = save(layer, tmp_path)
     report = lipaudit.audit(path)
     assert report.network.status == "finite"
-    module = frontends.load(path).module.double()
+    module = load(path).module.double()
 
     def all_outputs(x: torch.Tensor) -> torch.Tensor:
         return torch.cat([t.flatten() for t in module(x)])
@@ -221,5 +221,5 @@ REFUSED = [
 @pytest.mark.parametrize(("layer", "reason"), REFUSED, ids=[str(layer) for layer, _ in REFUSED])
 def test_refusals_name_the_node(layer: Layer, reason: str, tmp_path: Any) -> None:
     with pytest.raises(UnsupportedOperatorError, match=reason) as caught:
-        frontends.load(save(layer, tmp_path))
+        load(save(layer, tmp_path))
     assert "'the_node'" in str(caught.value)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from lipaudit import frontends
 from lipaudit.errors import ModelLoadError
+from lipaudit.frontends.load import load
 from lipaudit.frontends.onnx import (
     operators,
     value_check,
@@ -27,7 +27,7 @@ _N = np.random.default_rng(3).standard_normal
 
 def _load(model, tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
-    return frontends.load(str(tmp_path / "m.onnx"))
+    return load(str(tmp_path / "m.onnx"))
 
 
 def _runtime(model):

@@ -127,7 +127,7 @@ def test_a_rejected_input_says_why(shape: tuple[int, ...]) -> None:
     with pytest.raises(CaptureError, match="x: ") as caught:
         capture(Residual(nn.ReLU), {"x": torch.zeros(shape)})
     assert str(shape) in str(caught.value)
-    assert "--input" in str(caught.value)
+    assert "input_shape" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -89,5 +89,5 @@ def test_a_seed_is_a_whole_number(seed: object) -> None:
 
 
 def test_without_a_seed_capture_refuses() -> None:
-    with pytest.raises(CaptureError, match="--freeze-random"):
+    with pytest.raises(CaptureError, match="freeze_random=SEED"):
         capture(PowerIteration(), {"x": torch.zeros(1, 4)})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lipaudit.auditing.open import graph_of
+from lipaudit.auditing.capture import graph_of
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.capture.layerwise import UNCAPTURED
 from lipaudit.graph.node import Graph

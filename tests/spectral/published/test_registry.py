@@ -87,7 +87,7 @@ def test_our_own_norms_take_the_weights_as_stored() -> None:
 def test_names() -> None:
     names = [method.name for method in all_methods()]
     assert names == sorted(names)
-    with pytest.raises(UsageError, match="there is no method 'ryu2020'; choose from araujo2021, bibi2019"):
+    with pytest.raises(UsageError, match="there is no method 'ryu2020': choose one of araujo2021, bibi2019"):
         find_method("ryu2020")
     with pytest.raises(RegistryError, match="ryu2019 is registered twice"):
         register(find_method("ryu2019"))

@@ -9,8 +9,9 @@ import onnx
 import pytest
 
 from lipaudit.cli import main
-from lipaudit.fleet.input_files import external_files, named_files, unchanged
-from lipaudit.fleet.task import Task, perform
+from lipaudit.fleet.task import perform
+from lipaudit.frontends.input_files import are_unchanged, external_files, file_hashes, named_files
+from tests.fleet.fleets import task_of
 
 SAMPLE = "sample_models/digits_resnet.onnx"
 
@@ -38,34 +39,36 @@ def test_the_files_of_a_request_are_named_as_typed(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     for name in ("net.safetensors", "w.pth", "cat.png", "IMAGENET1K_V1.txt"):
         Path(name).write_text(name)
-    found = named_files("./net.safetensors", {"weights": "w.pth", "around": "cat.png", "arch": "resnet18"})
-    assert found == {name: digest(Path(name)) for name in ("./net.safetensors", "w.pth", "cat.png")}
-    assert named_files("resnet18", {"weights": "random", "around": None}) == {}
-    assert named_files("missing.onnx", {"weights": "IMAGENET1K_V1"}) == {}
-    assert unchanged(found)
+    named = named_files("./net.safetensors", weights="w.pth", around="cat.png", fix={"ids": "cat.npy", "rate": "16000"})
+    assert named == ["./net.safetensors", "w.pth", "cat.png", "cat.npy"]
+    hashes = file_hashes(named)
+    assert hashes == {name: digest(Path(name)) for name in ("./net.safetensors", "w.pth", "cat.png")}
+    assert file_hashes(named_files("resnet18", weights="random")) == {}
+    assert file_hashes(named_files("missing.onnx", weights="IMAGENET1K_V1")) == {}
+    assert are_unchanged(hashes)
     Path("cat.png").write_text("dog")
-    assert not unchanged(found)
+    assert not are_unchanged(hashes)
 
 
 def test_external_data_belongs_to_its_model(split: Path, tmp_path: Path) -> None:
     data = tmp_path / "net.data"
-    assert external_files(str(split)) == {str(data): digest(data)}
-    entry = perform(Task(str(split), {}, {}))
+    assert external_files(str(split)) == [str(data)]
+    entry = perform(task_of(str(split)))
     assert entry.files == {str(split): digest(split), str(data): digest(data)}
     data.write_bytes(data.read_bytes()[:-1] + b"?")
-    assert not unchanged(entry.files)
-    assert external_files(SAMPLE) == {}
+    assert not are_unchanged(entry.files)
+    assert external_files(SAMPLE) == []
 
 
 def test_files_are_those_that_the_loader_opens(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(split.parent))
     expected = sorted([digest(split), digest(split.parent / "net.data")])
     for typed in (f" {split} ", f"{split}\n", "~/net.onnx"):
-        entry = perform(Task(typed, {}, {}))
+        entry = perform(task_of(typed))
         assert sorted(entry.files.values()) == expected
         assert entry.report is not None
         assert entry.report["model"]["file_sha256"] == digest(split)
-    assert list(named_files("resnet18", {"weights": "~/net.data", "around": "~/net.onnx"}).values()) == [
+    assert list(file_hashes(named_files("resnet18", "~/net.data", "~/net.onnx")).values()) == [
         digest(split.parent / "net.data"),
         digest(split),
     ]
@@ -90,4 +93,4 @@ def test_what_is_no_onnx_file_has_no_external_data(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     Path("net.onnx").write_bytes(b"\xff\xff no model")
     Path("folder.onnx").mkdir()
-    assert external_files(name) == {}
+    assert external_files(name) == []

@@ -1,0 +1,65 @@
+"""The bounds of a network: over the domain of the request, over those that stand beside it, and of the size of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lipaudit.auditing.capture import Captured
+from lipaudit.auditing.constants import LayerConstants
+from lipaudit.auditing.domain import pixels_of
+from lipaudit.auditing.load import Loaded
+from lipaudit.auditing.request import AuditRequest
+from lipaudit.network.bounds import network_bounds
+from lipaudit.network.diameter import output_diameter
+from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.magnitudes import Extents
+from lipaudit.network.network_bound import Problem, Result
+from lipaudit.network.propagate import Propagation, propagate
+from lipaudit.rules.effect import Status
+
+
+@dataclass(frozen=True, eq=False)
+class DomainBounds:
+    """What holds on one domain: the product rule of every node, and every bound of the whole network."""
+
+    domain: Domain
+    propagation: Propagation
+    bounds: tuple[Result, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """The bounds over the domain of the request and over the ``others``; ``diameter`` bounds the size of the output."""
+
+    domain: DomainBounds
+    others: tuple[DomainBounds, ...]
+    diameter: float | None
+
+
+def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, constants: LayerConstants) -> Bounds:
+    """Propagate the constants of all operations to the outputs, on every domain that the report shows."""
+
+    def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
+        extents = Extents(network.recognised, domain, request.structure)
+        propagation = propagate(network.simple, constants.effects, extents, wider)
+        return Problem(network.simple, domain, propagation, extents, constants.norms)
+
+    everywhere = problem(GLOBAL)
+    known = not (request.is_published or request.structure)
+    diameter = output_diameter(network.simple, everywhere.extents) if known else None
+
+    def bounds(domain: Domain) -> DomainBounds:
+        of_domain = everywhere if domain is GLOBAL else problem(domain, everywhere.propagation)
+        return DomainBounds(domain, of_domain.propagation, network_bounds(of_domain))
+
+    main = bounds(loaded.domain)
+    return Bounds(main, tuple(map(bounds, _other_domains(loaded, main.propagation))), diameter)
+
+
+def _other_domains(loaded: Loaded, propagation: Propagation) -> Sequence[Domain]:
+    """The domains whose figures stand beside those of the domain in force: pixels where no global bound exists."""
+    if loaded.domain is not GLOBAL:
+        return [GLOBAL]
+    pixels = pixels_of(loaded.model) if propagation.network.status is Status.UNBOUNDED else None
+    return [] if pixels is None else [pixels]

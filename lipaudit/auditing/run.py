@@ -1,0 +1,49 @@
+"""An audit in six steps: load, capture, norms, bounds, lower bound, report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lipaudit.auditing.bounds import propagate_bounds
+from lipaudit.auditing.capture import capture_model
+from lipaudit.auditing.constants import find_constants
+from lipaudit.auditing.load import load_request
+from lipaudit.auditing.lower_bound import search_lower_bound
+from lipaudit.auditing.placement import placed
+from lipaudit.auditing.provenance import Clock
+from lipaudit.auditing.report import make_report
+from lipaudit.auditing.request import AuditRequest
+from lipaudit.errors import InvalidValueError
+from lipaudit.records.report import AuditReport
+from lipaudit.spectral.precompute import Progress
+from lipaudit.user_code import exit_is_an_error
+
+
+def run_audit(request: AuditRequest, progress: Progress | None = None) -> AuditReport:
+    """Carry out an audit.
+
+    Args:
+        request: the model and every option; what they mean stands at :func:`lipaudit.audit`.
+        progress: called as progress(done, total, name) while layers are bounded.
+
+    Raises:
+        LipauditError: with the model, the place and what to do.
+    """
+    if progress is not None and not callable(progress):
+        raise InvalidValueError("progress", "a function of (done, total, name)", progress)
+    clock = Clock()
+    with exit_is_an_error(request.arch or request.model):
+        loaded = load_request(request)
+        clock.lap("load")
+        with placed(loaded.model, request.device, request.structure) as place:
+            network = capture_model(loaded.model, place, request.structure, request.freeze_random)
+            clock.lap("capture")
+            constants = find_constants(request, network.simple, place, progress)
+            clock.lap("norms")
+            bounds = propagate_bounds(request, loaded, network, constants)
+            clock.lap("propagation")
+            pair = search_lower_bound(request, network, loaded.domain)
+            if request.lower_bound:
+                clock.lap("lower bound")
+            report = make_report(request, loaded, network, place, constants, bounds, pair)
+            return replace(report, timings=clock.laps)
