@@ -57,6 +57,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["methods", "ryu*"], "ryu2019"),
         (["list", "resnet*"], "torchvision:resnet18\n"),
         (["schema"], '"$schema"'),
+        (["explain", "share"], "logarithm"),
     ],
 )
 def test_looking_something_up_imports_no_torch(words: list[str], shown: str, cache: Path) -> None:

@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torchvision.models import resnet18
 
 from lipaudit.cli import cli
+from lipaudit.formats.columns import parse_columns
 from tests.docs.commands import ROOT, Command, blocks, commands, copy_of_the_samples, run_line
 from tests.docs.recipes import RECIPES
 
@@ -87,7 +88,7 @@ LEFT_OUT = {
         "python benchmarks/coverage.py full.csv --full --max-params 30e6": SLOW,
     },
     "mobilenet_v2.md": {
-        "lipaudit mobilenet_v2 --weights mobilenet_v2-b0353104.pth --lower-bound": DOWNLOADS,
+        "lipaudit mobilenet_v2 --weights mobilenet_v2-b0353104.pth --lower-bound -o mobilenet_v2.txt": DOWNLOADS,
     },
     "reproduction.md": {
         "lipaudit reproduce spectral-table -o results": SLOW,
@@ -211,6 +212,12 @@ def test_commands_in_sentences_have_options_that_exist(page: Path) -> None:
         command = cli.commands.get(words[0], cli.commands["audit"])
         known = {name for parameter in command.params for name in parameter.opts} | {"--help", "-h"}
         assert {word for word in words if re.match(r"--?[a-z]", word)} <= known, text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_columns_that_are_named_exist(page: Path) -> None:
+    for names in re.findall(r"--columns ([a-z]\w*(?:,\w+)*)", page.read_text(encoding="utf-8")):
+        parse_columns(names)
 
 
 def test_the_examples_of_the_help_are_accepted() -> None:
