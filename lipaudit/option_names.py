@@ -18,9 +18,9 @@ _PLACEHOLDER = re.compile(r"[A-Z][A-Z_.|]*[a-z.]*")
 
 
 @contextmanager
-def command_line() -> Iterator[None]:
-    """Errors that are built inside spell options as the command line does."""
-    token = _COMMAND_LINE.set(True)
+def command_line(asks: bool = True) -> Iterator[None]:
+    """Errors that are built inside spell options as the command line does, or where it does not ask, as Python."""
+    token = _COMMAND_LINE.set(asks)
     try:
         yield
     finally:

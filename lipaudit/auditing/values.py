@@ -133,7 +133,7 @@ def _tolerance(name: str, value: object) -> object:
 
 
 def _above_0(name: str, value: object) -> object:
-    return None if value is None else _number(name, value, "a number above 0", lambda n: 0 < n < math.inf)
+    return None if value is None else _number(name, value, "a number above 0", lambda n: 0 < n <= sys.float_info.max)
 
 
 def _number(name: str, value: object, expected: str, accepts: Callable[[float], bool]) -> object:
@@ -187,7 +187,7 @@ def _channels(name: str, value: Any) -> object:
     plain = value.tolist() if hasattr(value, "tolist") else value
     numbers = plain if isinstance(plain, Sequence) and not isinstance(plain, str) else (plain,)
     entries: list[Any] = [plain_number(n) for n in numbers]
-    if not entries or not all(isinstance(n, int | float) and not isinstance(n, bool) for n in entries):
+    if not entries or not all(map(_is_float, entries)):
         raise InvalidValueError(spell(name), "a number, or one per channel, such as (0.5, 0.4, 0.4)", value)
     return tuple(map(float, entries))
 
@@ -239,6 +239,13 @@ def plain_number(value: object) -> object:
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_float(value: object) -> bool:
+    """Whether a value is a number that fits into a float; infinities and NaN do."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) <= sys.float_info.max
 
 
 def _text(value: object) -> object:

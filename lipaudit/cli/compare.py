@@ -17,11 +17,9 @@ from lipaudit.cli.options import (
     debug_option,
     device_option,
     fix_option,
-    fixed_inputs,
     format_of,
     format_option,
     input_option,
-    input_shape,
     listed,
     memory_option,
     positive,
@@ -87,8 +85,6 @@ def compare(
     ctx: click.Context,
     /,
     model: str,
-    inputs: tuple[str, ...],
-    fixes: tuple[str, ...],
     form: str | None,
     output: Path | None,
     quiet: bool,
@@ -102,7 +98,7 @@ def compare(
 
     debug: bool = ctx.find_root().obj.debug
     shape = format_of(form, output, Comparison)
-    request = CompareRequest(model=model, input_shape=input_shape(inputs), fix=fixed_inputs(fixes), **values)
+    request = CompareRequest(model=model, **values)
     file = None if output == Path("-") else output
     layout = screen() if file is None else screen().of_file()
     if file:

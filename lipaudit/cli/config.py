@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lipaudit.errors import UsageError
+from lipaudit.auditing.request import AuditOptions
+from lipaudit.errors import InvalidValueError, UnknownChoiceError, UsageError
+from lipaudit.option_names import command_line
 
-_NO_CONFIG = "correct the file, or say --no-config to leave it aside"
+
+class ConfigError(UsageError):
+    """The project's file cannot be used: gates must not be lost without a word."""
+
+    def __init__(self, file: Path, problem: object) -> None:
+        super().__init__(f"{file}: {problem}; correct the file, or leave it aside with --no-config")
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Config:
 def find_config(folder: Path) -> Config | None:
     """The table of the first ``pyproject.toml`` that has one, in ``folder`` or above it, but not above a repository's root.
 
-    Raises :class:`~lipaudit.errors.UsageError` for a file that cannot be read, an unknown key or a value of another type.
+    Raises :class:`ConfigError` for a file that cannot be read, an unknown key or a value of another type.
     """
     for place in (folder, *folder.parents):
         file = place / "pyproject.toml"
@@ -34,7 +41,7 @@ def find_config(folder: Path) -> Config | None:
             table = _table(file) if os.path.lexists(file) else None
             at_root = (place / ".git").exists()
         except OSError as error:
-            raise UsageError(f"cannot read {file}: {error.strerror}; {_NO_CONFIG}") from None
+            raise ConfigError(file, f"it cannot be read ({error.strerror})") from None
         if table is not None:
             return Config(file, _checked(file, table))
         if at_root:
@@ -43,32 +50,34 @@ def find_config(folder: Path) -> Config | None:
 
 
 def _table(file: Path) -> Any:
-    if not file.is_file():  # gates must not be lost without a word
-        raise UsageError(
-            f"{file} is no file (a folder, a pipe, a link that leads nowhere): remove it, or say --no-config"
-        )
+    if not file.is_file():
+        raise ConfigError(file, "it is not a file, but a folder, a pipe or a link that leads nowhere")
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no TOML, no text, numbers or nesting without measure
-        raise UsageError(f"{file} is no TOML: {error}; {_NO_CONFIG}") from None
+        raise ConfigError(file, f"it is not valid TOML ({error})") from None
     tools = document.get("tool")
     return tools.get("lipaudit") if isinstance(tools, dict) else None
 
 
 def _checked(file: Path, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise UsageError(f"{file}: tool.lipaudit should be a table; {_NO_CONFIG}")
-    values = {}
+        raise ConfigError(file, InvalidValueError("tool.lipaudit", "a table", table))
     for key, value in table.items():
-        if key not in _KEYS:
-            raise UsageError(f"{file}: [tool.lipaudit] has no key {key!r} (there are {', '.join(_KEYS)}); {_NO_CONFIG}")
-        wanted, accepts = _KEYS[key]
-        if not accepts(value):
-            raise UsageError(f"{file}: {key} in [tool.lipaudit] should be {wanted}, not {value!r}; {_NO_CONFIG}")
-        values[key.replace("-", "_")] = _typed(value) if key in ("mean", "std") else value
-    if len({"mean", "std"} & values.keys()) == 1:
-        raise UsageError(f"{file}: mean and std in [tool.lipaudit] belong together: give both; {_NO_CONFIG}")
-    return values
+        if key in _GATES:
+            expected, accepts = _GATES[key]
+            if not accepts(value):
+                raise ConfigError(file, InvalidValueError(f"{key} in [tool.lipaudit]", expected, value))
+        elif key not in _OPTIONS:
+            raise ConfigError(file, UnknownChoiceError("key of [tool.lipaudit]", key, (*_GATES, *_OPTIONS)))
+    if table.get("domain") not in (None, "global", "pixels"):
+        raise ConfigError(file, InvalidValueError("domain in [tool.lipaudit]", '"global" or "pixels"', table["domain"]))
+    try:
+        with command_line(False):  # keys have no dashes in front
+            AuditOptions(**{key: value for key, value in table.items() if key in _OPTIONS})
+    except UsageError as error:
+        raise ConfigError(file, error) from None
+    return {key.replace("-", "_"): _typed(value) if key in ("mean", "std") else value for key, value in table.items()}
 
 
 def _typed(value: Any) -> str:
@@ -77,35 +86,21 @@ def _typed(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an integer beyond floats
-        return False
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_positive(value: Any) -> bool:
     return _is_number(value) and value > 0
 
 
-def _is_mean(value: Any) -> bool:
-    return bool(value) and all(map(_is_number, value)) if isinstance(value, list) else _is_number(value)
-
-
-def _is_std(value: Any) -> bool:
-    return _is_mean(value) and value != 0 and not (isinstance(value, list) and 0 in value)
-
-
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-_KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_OPTIONS = ("domain", "mean", "std", "tol")
+_GATES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "max-log10-bound": ("a finite number", _is_number),
     "max-layer": ("a finite number above 0", _is_positive),
     "no-unbounded": ("true or false", _is_flag),
     "strict": ("true or false", _is_flag),
-    "domain": ('"global" or "pixels"', lambda value: value in ("global", "pixels")),
-    "mean": ("a finite number or a list of one per channel", _is_mean),
-    "std": ("a finite number other than 0 or a list of one per channel", _is_std),
-    "tol": ("a finite number above 0", _is_positive),
 }

@@ -19,16 +19,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from lipaudit.cli.options import fixed_inputs, input_shape
 from lipaudit.cli.terminal import one_line
-from lipaudit.errors import LipauditError, UsageError
+from lipaudit.errors import InvalidValueError, LipauditError, UnknownChoiceError, UsageError
 from lipaudit.fleet.request import ModelRequest, plain
 
 # options of an audit that may differ from model to model
-_OWN = ("inputs", "fixes", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
-# the names of options that may be given several times: in a line of JSON, in Python, in the request
-_REPEATED = {"input": ("inputs", "input_shape"), "fix": ("fixes", "fix")}
+_OWN = ("input_shape", "fix", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
+# keys of a line of JSON whose option in a request has another name
+_RENAMED = {"input": "input_shape"}
+_REPEATED = ("input", "fix")
 _DEFAULTS = {"structure": False, "domain": "global"}  # of the others: None
+_KEYS = ("input", *_OWN[1:])
 Check = Callable[[ModelRequest], list[ModelRequest]]
 
 
@@ -101,10 +102,6 @@ def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
         for name, value in context.params.items()
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name != "model"
     }
-    if "inputs" in options:
-        options["input_shape"] = input_shape(options.pop("inputs"))
-    if "fixes" in options:
-        options["fix"] = fixed_inputs(options.pop("fixes"))
     return ModelRequest(context.params["model"], plain(options))
 
 
@@ -126,16 +123,13 @@ def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
     for key, entry in value.items():
         if key == "model":
             continue
-        name, request = _REPEATED.get(key, (key, key))
-        shown = {plural: single for single, (plural, _) in _REPEATED.items()}
-        if name not in _OWN or key in shown:
-            names = ["model", *(shown.get(own, own) for own in _OWN)]
-            raise UsageError(f"{json.dumps(key)} is unknown: an object may have {', '.join(names)}")
+        if key not in _KEYS:
+            raise UnknownChoiceError("key", key, ("model", *_KEYS))
         if entry is None or (key == "structure" and entry is False):
-            defaults[request] = _DEFAULTS.get(key)
+            defaults[_RENAMED.get(key, key)] = _DEFAULTS.get(key)
         elif key == "structure":
             if entry is not True:
-                raise UsageError('"structure" is true or false')
+                raise InvalidValueError('"structure"', "true or false", entry)
             words.append("--structure")
         elif key in ("input", "fix", "mean", "std") and entry == []:
             raise UsageError(f"{json.dumps(key)} is an empty list: leave it out, or write null for the default")
@@ -155,5 +149,5 @@ def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
 
 def _text(key: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"{json.dumps(key)} is text or a number, not {json.dumps(value)[:40]}")
+        raise InvalidValueError(json.dumps(key), "text or a number", value)
     return str(value)

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
+from lipaudit.auditing.values import DEVICES, MOST_ITERATIONS
 from lipaudit.errors import UsageError
 from lipaudit.formats.registry import FORMATS, format_names, format_of_file, usual_suffixes
 from lipaudit.frontends.spec import parse_fix, parse_input
 
 Command = Callable[..., Any]
-# as in lipaudit.auditing.method, which imports torch
-ITERATIONS = click.IntRange(1, 1_000_000)
+ITERATIONS = click.IntRange(1, MOST_ITERATIONS)
 
 
 @dataclass
@@ -105,18 +105,46 @@ def listed(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     return None if value is None else tuple(part.strip() for part in value.split(","))
 
 
+def _fixed_inputs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
+    """What ``--fix`` says, once or several times."""
+    if not texts:
+        return None
+    pairs = [parse_fix(text) for text in texts]
+    names = [name for name, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"the input {twice!r} is fixed twice: give --fix {twice}=VALUE once")
+    return dict(pairs)
+
+
+def _input_shape(
+    _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
+    """What ``--input`` says, once or several times."""
+    if not texts:
+        return None
+    shapes = [parse_input(text) for text in texts]
+    if len(shapes) == 1 and not shapes[0][0]:
+        return shapes[0][1]
+    names = [name for name, _ in shapes]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
+    return dict(shapes)
+
+
 input_option = click.option(
     "--input",
-    "inputs",
+    "input_shape",
     multiple=True,
+    callback=_input_shape,
     metavar="SIZE",
     help="Input shape: H, HxW or CxHxW for image models, N for a network that reads a vector, else "
     "NAME:FULL,SHAPE with a batch axis of 1 (once per input). Default: the model's own.",
 )
 fix_option = click.option(
     "--fix",
-    "fixes",
+    "fix",
     multiple=True,
+    callback=_fixed_inputs,
     metavar="NAME=VALUE|FILE",
     help="Hold an input at a value, as a constant of the audit (once per input): a number, which fills a tensor of the input's size, "
     "true, false, none, a list such as [[1,2,3]], or a tensor file (.npy, .pt). For masks, token ids, sampling rates, flags.",
@@ -165,9 +193,7 @@ def format_of(form: str | None, output: Path | None, *kinds: type) -> str:
 
 def device_choice(help_text: str) -> Callable[[Command], Command]:
     """``--device``; what ``auto`` means differs between commands."""
-    return click.option(
-        "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help=help_text
-    )
+    return click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True, help=help_text)
 
 
 device_option = device_choice(
@@ -192,27 +218,3 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
         return function
 
     return decorate
-
-
-def fixed_inputs(texts: tuple[str, ...]) -> dict[str, object] | None:
-    """What ``--fix`` says, once or several times."""
-    if not texts:
-        return None
-    pairs = [parse_fix(text) for text in texts]
-    names = [name for name, _ in pairs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"the input {twice!r} is fixed twice: give --fix {twice}=VALUE once")
-    return dict(pairs)
-
-
-def input_shape(texts: tuple[str, ...]) -> tuple[int, ...] | dict[str, tuple[int, ...]] | None:
-    """What ``--input`` says, once or several times."""
-    if not texts:
-        return None
-    shapes = [parse_input(text) for text in texts]
-    if len(shapes) == 1 and not shapes[0][0]:
-        return shapes[0][1]
-    names = [name for name, _ in shapes]
-    if not all(names) or len(set(names)) < len(names):
-        raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
-    return dict(shapes)

@@ -7,29 +7,30 @@ audit does not need is answered by a function that does nothing.
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from lipaudit.api import audit
 from lipaudit.auditing.provenance import state_dict_sha256
-from lipaudit.auditing.request import InputShape
-from lipaudit.errors import LipauditError, OutputError, UsageError
+from lipaudit.auditing.request import AuditOptions, InputShape
+from lipaudit.auditing.run import run_audit
+from lipaudit.errors import InvalidValueError, LipauditError, OutputError, UnknownChoiceError, UsageError
 from lipaudit.files import check_writable, write_whole
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.records.report import AuditReport
+from lipaudit.spectral.precompute import Progress
 from lipaudit.training.history import add_line, failure_line, read_lines, report_line
 from lipaudit.training.wrappers import undisturbed, unwrapped
 
 HISTORY = "history.tsv"
 # of options of an audit those that fit a network in training
-_OPTIONS = set(inspect.signature(audit).parameters) - {"model", "input_shape", "weights", "arch", "structure"}
+_OPTIONS = {field.name for field in fields(AuditOptions)} - {"input_shape", "weights", "arch", "structure"}
 
 
 class AuditCheckpoints:
@@ -57,10 +58,11 @@ class AuditCheckpoints:
         overwrite: replace reports of other weights or settings that are there for the same steps, which is an error otherwise.
         keep_going: in a framework, an audit that fails after another has succeeded is a warning and a line of the history, and the
             training goes on. The first audit always raises its own error.
-        options: further options of :func:`lipaudit.audit`, as ``tol``, ``domain`` or ``cache``.
+        progress: as for :func:`lipaudit.audit`.
+        options: further options of :func:`lipaudit.audit`, as ``tol``, ``fix``, ``domain`` or ``cache``; they are checked at once.
 
     Raises:
-        UsageError: for options that an audit does not have.
+        UsageError: for options that an audit does not have, and for values that they do not take.
 
     >>> import tempfile
     >>> audits = AuditCheckpoints(tempfile.mkdtemp(), input_shape=(1, 2))
@@ -79,24 +81,23 @@ class AuditCheckpoints:
         network: Callable[[nn.Module], nn.Module] | None = None,
         overwrite: bool = False,
         keep_going: bool = True,
+        progress: Progress | None = None,
         **options: Any,
     ) -> None:
         if at not in ("save", "epoch"):
-            raise UsageError(f"checkpoints are audited at 'save' or at 'epoch', not at {at!r}")
+            raise InvalidValueError("at", "'save' or 'epoch'", at)
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-            raise UsageError(f"every is a whole number of 1 or more, not {every!r}")
+            raise InvalidValueError("every", "an integer above 0", every)
         if unknown := sorted(set(options) - _OPTIONS):
-            raise UsageError(
-                f"an audit of checkpoints has no option {unknown[0]!r}; its options are {', '.join(sorted(_OPTIONS))}"
-            )
+            raise UnknownChoiceError("option of an audit of checkpoints", unknown[0], sorted(_OPTIONS))
         self.folder = Path(folder).expanduser()
-        self.input_shape = input_shape
         self.at = at
         self.every = every
         self.network = network
         self.overwrite = overwrite
         self.keep_going = keep_going
-        self.options = options
+        self.options = AuditOptions(**{"input_shape": input_shape, **options})
+        self.progress = progress
         self._last: tuple[int, AuditReport] | None = None
         self._seen: int | None = None
         self._count = 0
@@ -114,7 +115,7 @@ class AuditCheckpoints:
             LipauditError: what the audit raises; a UsageError where the step has a report of other weights or settings.
         """
         if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < 10**9:
-            raise UsageError(f"a step is a whole number from 0 to 999999999, not {step!r}")
+            raise InvalidValueError("the step", "an integer from 0 to 999,999,999", step)
         model = unwrapped(model)
         with undisturbed(model):
             network = unwrapped(self.network(model)) if self.network is not None else model
@@ -127,7 +128,7 @@ class AuditCheckpoints:
             return self._last[1]
         path = self.path(step)
         known = self._prepare(path, weights)
-        report = audit(network, input_shape=self.input_shape, **self.options)
+        report = run_audit(self.options.request(network), self.progress)
         if not _is_of(report, weights):  # the audit hashes them when it has ended
             raise UsageError(
                 "the weights changed while they were audited, by a hook of the network or in its forward pass in evaluation mode: the "

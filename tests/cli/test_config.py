@@ -64,27 +64,30 @@ def test_every_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[tool.lipaudit]\nmax-layers = 3\n", "[tool.lipaudit] has no key 'max-layers' (there are max-log10-bound, "),
-        ("[tool.lipaudit]\nmax_layer = 3\n", "[tool.lipaudit] has no key 'max_layer'"),
+        (
+            "[tool.lipaudit]\nmax-layers = 3\n",
+            "there is no key of [tool.lipaudit] 'max-layers': choose one of max-log10-bound, ",
+        ),
+        ("[tool.lipaudit]\nmax_layer = 3\n", "there is no key of [tool.lipaudit] 'max_layer'"),
         (
             "[tool.lipaudit]\nmax-layer = '3'\n",
-            "max-layer in [tool.lipaudit] should be a finite number above 0, not '3'",
+            "max-layer in [tool.lipaudit] must be a finite number above 0, got '3'",
         ),
-        ("[tool.lipaudit]\nmax-layer = true\n", "should be a finite number above 0, not True"),
-        ("[tool.lipaudit]\nmax-layer = 0\n", "should be a finite number above 0, not 0"),
-        ("[tool.lipaudit]\nmax-log10-bound = nan\n", "should be a finite number, not nan"),
-        ("[tool.lipaudit]\nmax-log10-bound = inf\n", "should be a finite number, not inf"),
-        ("[tool.lipaudit]\nstrict = 1\n", "strict in [tool.lipaudit] should be true or false, not 1"),
-        ("[tool.lipaudit]\nno-unbounded = 'yes'\n", "should be true or false, not 'yes'"),
-        ("[tool.lipaudit]\ndomain = 'ball'\n", 'should be "global" or "pixels", not \'ball\''),
-        ("[tool.lipaudit]\ndomain = ['pixels']\n", 'should be "global" or "pixels", not [\'pixels\']'),
-        ("[tool.lipaudit]\nmean = [0.5, true]\n", "mean in [tool.lipaudit] should be a finite number or a list"),
-        ("[tool.lipaudit]\nmean = []\nstd = 1\n", "mean in [tool.lipaudit] should be a finite number or a list"),
-        ("[tool.lipaudit]\nmean = '0.5'\n", "mean in [tool.lipaudit] should be a finite number or a list"),
-        ("[tool.lipaudit]\nstd = [1, 0]\n", "std in [tool.lipaudit] should be a finite number other than 0"),
-        ("[tool.lipaudit]\nmean = 0.5\n", "mean and std in [tool.lipaudit] belong together: give both"),
-        ("[tool]\nlipaudit = 3\n", "tool.lipaudit should be a table"),
-        ("[tool.lipaudit\n", "is no TOML: "),
+        ("[tool.lipaudit]\nmax-layer = true\n", "must be a finite number above 0, got True"),
+        ("[tool.lipaudit]\nmax-layer = 0\n", "must be a finite number above 0, got 0"),
+        ("[tool.lipaudit]\nmax-log10-bound = nan\n", "must be a finite number, got nan"),
+        ("[tool.lipaudit]\nmax-log10-bound = inf\n", "must be a finite number, got inf"),
+        ("[tool.lipaudit]\nstrict = 1\n", "strict in [tool.lipaudit] must be true or false, got 1"),
+        ("[tool.lipaudit]\nno-unbounded = 'yes'\n", "must be true or false, got 'yes'"),
+        ("[tool.lipaudit]\ndomain = 'ball'\n", 'must be "global" or "pixels", got \'ball\''),
+        ("[tool.lipaudit]\ndomain = ['pixels']\n", 'must be "global" or "pixels", got [\'pixels\']'),
+        ("[tool.lipaudit]\nmean = [0.5, true]\n", "mean must be a number, or one per channel"),
+        ("[tool.lipaudit]\nmean = []\nstd = 1\n", "mean must be a number, or one per channel"),
+        ("[tool.lipaudit]\nmean = '0.5'\n", "mean must be a number, or one per channel"),
+        ("[tool.lipaudit]\nmean = 0\nstd = [1, 0]\n", "std must be finite numbers other than 0"),
+        ("[tool.lipaudit]\nmean = 0.5\n", "mean requires std"),
+        ("[tool]\nlipaudit = 3\n", "tool.lipaudit must be a table"),
+        ("[tool.lipaudit\n", "is not valid TOML ("),
     ],
 )
 def test_a_wrong_table_names_the_file_and_the_key(tmp_path: Path, text: str, message: str) -> None:
@@ -98,13 +101,13 @@ def test_a_wrong_table_names_the_file_and_the_key(tmp_path: Path, text: str, mes
 
 def test_bytes_that_are_no_text_are_no_toml(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="is no TOML"):
+    with pytest.raises(UsageError, match="is not valid TOML"):
         find_config(tmp_path)
 
 
 def test_a_huge_integer_is_no_finite_number(tmp_path: Path) -> None:
     table(tmp_path, f"[tool.lipaudit]\nmax-layer = 1{'0' * 400}\n")
-    with pytest.raises(UsageError, match="should be a finite number above 0"):
+    with pytest.raises(UsageError, match="must be a finite number above 0"):
         find_config(tmp_path)
 
 
@@ -127,7 +130,7 @@ def test_what_is_no_file_is_an_error_and_not_the_absence_of_gates(tmp_path: Path
     for folder in (tmp_path, inner):
         with pytest.raises(UsageError) as caught:
             find_config(folder)
-        assert str(caught.value).startswith(f"{file} is no file (")
+        assert str(caught.value).startswith(f"{file}: it is not a file, ")
         assert "--no-config" in str(caught.value)
 
 

@@ -1,0 +1,139 @@
+"""The options of ``lipaudit audit``, in the order in which its help shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lipaudit.auditing.values import DOMAINS
+from lipaudit.cli.display_options import display_options
+from lipaudit.cli.fleet_options import fleet_options
+from lipaudit.cli.gates import gate_options
+from lipaudit.cli.options import (
+    ITERATIONS,
+    arch_option,
+    channels,
+    device_option,
+    fix_option,
+    folder,
+    format_option,
+    input_option,
+    memory_option,
+    positive,
+    seed_option,
+    tolerance_option,
+    weights_option,
+    with_options,
+)
+from lipaudit.cli.plot import plot_option
+from lipaudit.formats.options import Audits, FleetRecord
+
+audit_options = with_options(
+    input_option,
+    fix_option,
+    weights_option,
+    arch_option,
+    memory_option,
+    device_option,
+    tolerance_option(
+        "Relative tolerance of each row's matrix norm or maximum over frequencies. The border of zero-padded convolutions may "
+        "leave a larger ratio."
+    ),
+    click.option(
+        "--structure",
+        is_flag=True,
+        help="Only say which operations and whether the network have a finite bound, in seconds; a model by name is built without weights.",
+    ),
+    click.option(
+        "--domain",
+        type=click.Choice(DOMAINS),
+        default="global",
+        show_default=True,
+        help="The inputs over which the bound holds: all of them; images with pixels in [0, 1]; a ball around one input. "
+        "Gating and attention often have a bound on the last two only.",
+    ),
+    click.option(
+        "--around",
+        metavar="IMAGE",
+        help="Centre of the ball: a PNG or JPEG file, resized to the network's input; or a tensor (.npy, .pt) that the "
+        "network reads as it is.",
+    ),
+    click.option(
+        "--radius",
+        type=float,
+        metavar="R",
+        callback=positive,
+        help="Radius of the ball (l2): in pixels in [0, 1] around an image, in the network's own input around a tensor.",
+    ),
+    click.option(
+        "--mean",
+        metavar="A,B,C",
+        callback=channels,
+        help="Normalisation of the pixels, (pixel - mean) / std, one number per channel or one for all. Default: the model's "
+        "own, where it is known; an ONNX file has none.",
+    ),
+    click.option("--std", metavar="A,B,C", callback=channels, help="See --mean."),
+    click.option(
+        "--method",
+        metavar="NAME",
+        default="gram",
+        show_default=True,
+        help="How the norms of convolutions and matrices are found: gram is certified; a published method (sedghi2019, ...) "
+        "gives at best bounds without a margin for rounding, and often estimates, which are marked and fail --max-log10-bound "
+        "and --strict. `lipaudit methods` lists them.",
+    ),
+    click.option(
+        "--iterations",
+        type=ITERATIONS,
+        metavar="N",
+        help="Iterations or samples of a published method that has any. Default: see `lipaudit methods`.",
+    ),
+    click.option(
+        "--lower-bound",
+        is_flag=True,
+        help="Also search for two inputs between which the network stretches much; what is measured is an empirical lower bound.",
+    ),
+    click.option(
+        "--save-pair",
+        metavar="FILE.npz",
+        help="Write these two inputs, as arrays x.INPUT and y.INPUT of a numpy archive. Of one model only.",
+    ),
+    seed_option,
+    click.option(
+        "--freeze-random",
+        type=click.IntRange(0, 2**63 - 1),
+        metavar="SEED",
+        help="Hold the random numbers that a network draws while it computes its weights at one draw; the report says so.",
+    ),
+    format_option(
+        "JSON is one object, or an array for several models. Of a fleet: the summary; jsonl is its record with every report.",
+        Audits,
+        FleetRecord,
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        help="Write the report to this file, whole or not at all; FILE.jsonl is the record of a fleet, from which the same "
+        "command goes on.",
+    ),
+    plot_option,
+    click.option(
+        "--cache",
+        callback=folder,
+        envvar="LIPAUDIT_CACHE",
+        show_envvar=True,
+        metavar="DIR",
+        help="Keep certified norms in this folder, by the content of the weights: what an earlier audit has found is not "
+        "computed again.",
+    ),
+    click.option(
+        "--absolute-paths",
+        is_flag=True,
+        help="Keep absolute paths of files in the report; without it one outside the working directory is cut to the file's name.",
+    ),
+    display_options,
+    gate_options,
+    fleet_options,
+)
