@@ -310,10 +310,10 @@ class AuditReport:
         return pandas.DataFrame(rows, columns=list(LAYER_COLUMNS)).set_index("name")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report to a file, whole or not at all, as the suffix says: .json, .html, .md, .tsv, .csv, or .txt for the table.
+        """Write the report to a file, whole or not at all, in the format that its suffix asks for (``docs/exports.md`` lists them).
 
-        :meth:`load` reads JSON back. Raises :class:`~lipaudit.errors.UsageError` for another suffix, and
-        :class:`~lipaudit.errors.OutputError` where the system refuses.
+        .json, which :meth:`load` reads back, .html, .md, .tsv, .csv, .svg, .png, .sarif, .xml, .cdx.json, or .txt for the table. Raises
+        :class:`~lipaudit.errors.UsageError` for another suffix, and :class:`~lipaudit.errors.OutputError` where the system refuses.
         """
         write_whole(Path(path), render_for_file(self, Path(path)))
 
