@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,15 @@ from lipaudit.cli.options import (
     weights_option,
     with_options,
 )
-from lipaudit.cli.terminal import Progress, deliver, shielded
+from lipaudit.cli.terminal import Progress, deliver, say, shielded
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.frontends.input_files import read_where
 from lipaudit.records.comparison import Comparison
+
+# methods whose work grows with the number of frequencies times the cube of the channels, or with the square of the kernel's taps
+SLOW = ("araujo2021", "bibi2019", "delattre2023", "delattre2024", "sedghi2019")
 
 _OPTIONS = with_options(
     click.option(
@@ -104,6 +108,8 @@ def compare(
     if file:
         check_writable(file)
         check_no_model(file, read_where(file, model, request.files()))
+    if not quiet and sys.stderr.isatty():
+        _say_what_takes_long(values["methods"], values["time_limit"])
     progress = Progress(model) if not quiet and sys.stderr.isatty() else None
     try:
         with shielded(debug, quiet):
@@ -116,3 +122,13 @@ def compare(
             progress.finish()
     deliver(text, file, "comparison", quiet)
     return 0
+
+
+def _say_what_takes_long(methods: Sequence[str] | None, limit: float) -> None:
+    """One line on stderr that names the slow methods among those asked for; nothing where there is none."""
+    slow = [name for name in SLOW if methods is None or name in methods]
+    if slow:
+        say(
+            f"lipaudit: {', '.join(slow)} can take minutes on a large network; each method stops after {limit:g} s (--time-limit), and "
+            "--methods chooses others"
+        )

@@ -25,7 +25,8 @@ _OPTIONS = with_options(
         "--to",
         "name",
         type=click.Choice(format_names(Audits)),
-        help="The format. Default: what the name of the file after -o says.",
+        metavar="FORMAT",
+        help=f"The format: {', '.join(format_names(Audits))}. Default: what the name of the file after -o says.",
     ),
     click.option(
         "--model",

@@ -45,7 +45,7 @@ Examples:
   lipaudit model.onnx --lower-bound
   lipaudit weights.safetensors --arch resnet18 --format json -o report.json
   lipaudit 'timm:resnet18.*' --format tsv
-  lipaudit model.onnx --quiet --strict --max-log10-bound 12
+  lipaudit model.onnx -q --strict --max-log10-bound 12
   lipaudit export report.json --to huggingface --card README.md
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
@@ -53,13 +53,14 @@ Examples:
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit methods
   lipaudit diff before.json after.json --max-growth 1.05
-  lipaudit model.onnx --domain ball --around cat.png --radius 0.5 --mean 0.5 --std 0.25
+  lipaudit model.onnx --domain ball --around x.npy --radius 0.5
   lipaudit reproduce spectral-table
 
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded, --max-growth, --max-layer-growth)
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded,
+       --max-growth, --max-layer-growth)
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate

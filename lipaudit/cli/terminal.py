@@ -24,6 +24,9 @@ INTERRUPTED = 130
 _SEVERITY = (0, 1, 4, 3, 2, BUG)
 
 
+_SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
+
+
 class Waiting:
     """One line on a terminal that says what takes time, until it is :meth:`over`."""
 
@@ -70,10 +73,10 @@ class Progress:
         self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 18)[0])
 
     def finish(self) -> None:
-        """Leave the bar as it is and go to the next line."""
+        """Take the line away, so that the result starts at the top of what is new on the screen."""
         self._waiting.over()
-        if self.bar is not None:
-            self.bar.render_finish()
+        if self.bar is not None and sys.stderr.isatty():
+            click.echo(f"\r{' ' * (self.bar.max_width or 0)}\r{_SHOW_CURSOR}", err=True, nl=False)
 
 
 @contextmanager
