@@ -125,7 +125,7 @@ def compare(
 
 
 def _say_what_takes_long(methods: Sequence[str] | None, limit: float) -> None:
-    """One line on stderr that names the slow methods among those asked for; nothing where there is none."""
+    """One line on a terminal that names the slow methods among those asked for; nothing where there is none."""
     slow = [name for name in SLOW if methods is None or name in methods]
     if slow:
         say(

@@ -176,7 +176,8 @@ def format_option(help_text: str, *kinds: type) -> Callable[[Command], Command]:
         "form",
         type=click.Choice(names),
         metavar="FORMAT",
-        help=f"{', '.join(names[:-1])} or {names[-1]}. {help_text} Default: what the name of the file after -o says ({', '.join(usual_suffixes(names))}), else table.",
+        help=f"{', '.join(names[:-1])} or {names[-1]}. {help_text} Default: what the name of the file after -o says "
+        f"({', '.join(usual_suffixes(names))}), else table.",
     )
 
 

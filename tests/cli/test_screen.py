@@ -21,12 +21,11 @@ import termios
 
 # the audit replaced by a report that is there, so that torch need not be imported
 STAND_IN = (
-    "import sys, types, lipaudit.cli as cli; from tests.formats.test_table import REPORTS, vision_transformer;"
-    "api, front = types.ModuleType('lipaudit.api'), types.ModuleType('lipaudit.frontends');"
+    "import sys, lipaudit.cli as cli; from tests.formats.test_table import REPORTS, vision_transformer;"
+    "from tests.stand_in import replace_audit;"
     "reports = {**REPORTS, 'vit': vision_transformer()};"
-    "api.audit = lambda spec, **options: reports[spec];"
-    "front.expand = lambda spec: [spec];"
-    "sys.modules |= {'lipaudit.api': api, 'lipaudit.frontends': front}; sys.exit(cli.main(sys.argv[1:]))"
+    "replace_audit(lambda spec, **options: reports[spec]);"
+    "sys.exit(cli.main(sys.argv[1:]))"
 )
 REAL = "import sys; from lipaudit.cli import main; sys.exit(main(sys.argv[1:]))"
 
