@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lipaudit.graph.functions.normal_form import PRODUCTS, Expression, constant, express, number, operands
-from lipaudit.graph.functions.slope import slope_bound
+from lipaudit.graph.functions.normal_form_slope import slope_bound
 from lipaudit.graph.node import Node, Ref
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.spectral.bracket import Bracket

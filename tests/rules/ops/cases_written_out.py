@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from lipaudit.graph.functions.normal_form import Expression, apply, clamp, constant
-from lipaudit.graph.functions.slope import slope_bound
+from lipaudit.graph.functions.normal_form_slope import slope_bound
 from lipaudit.graph.passes.activations import ACTIVATION, Activation
 from tests.nodes import data
 from tests.rules.ops.cases import case

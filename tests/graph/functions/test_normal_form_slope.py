@@ -14,7 +14,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from lipaudit.graph.functions.normal_form import Expression, Inner
-from lipaudit.graph.functions.slope import _CUBIC, _CUBIC_G, _CUBIC_SLOPE, _RANGES, slope_bound
+from lipaudit.graph.functions.normal_form_slope import _CUBIC, _CUBIC_G, _CUBIC_SLOPE, _RANGES, slope_bound
 from lipaudit.spectral.bracket import Bracket
 
 SMOOTH: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
