@@ -159,8 +159,8 @@ def test_a_wrong_project_stops_before_any_audit(
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        f"lipaudit: error: {file}: max-layer in [tool.lipaudit] should be a finite number above 0, not 'four'; "
-        "correct the file, or say --no-config to leave it aside\n"
+        f"lipaudit: error: {file}: max-layer in [tool.lipaudit] must be a finite number above 0, got 'four'; "
+        "correct the file, or leave it aside with --no-config\n"
     )
     assert calls == []
     assert main(["net", "--no-config"]) == 0
