@@ -75,15 +75,15 @@ def test_no_message_below_the_command_line_has_an_option_written_out(part: str) 
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [
-        (NET, torch.zeros(1, 1, 8, 8), r"input_shape must be .*, got a tensor: pass input_shape=\(1, 8, 8\)"),
-        (NET, torch.zeros(1, 8, 8), r"input_shape must be .*, got a tensor: pass input_shape=\(1, 8, 8\)"),
-        (nn.Linear(4, 2), torch.zeros(5, 4), r"input_shape must be .*, got a tensor: pass input_shape=\(1, 4\)"),
+        (NET, torch.zeros(1, 1, 8, 8), r"input_shape must be .*, got a Tensor: pass input_shape=\(1, 8, 8\)"),
+        (NET, torch.zeros(1, 8, 8), r"input_shape must be .*, got a Tensor: pass input_shape=\(1, 8, 8\)"),
+        (nn.Linear(4, 2), torch.zeros(5, 4), r"input_shape must be .*, got a Tensor: pass input_shape=\(1, 4\)"),
         (
             NET,
             {"input": torch.zeros(1, 1, 8, 8)},
-            r"input_shape\['input'\] must be .*, got a tensor: pass \(1, 1, 8, 8\)",
+            r"input_shape\['input'\] must be .*, got a Tensor: pass \(1, 1, 8, 8\)",
         ),
-        (NET, 10**30, "more numbers than any memory holds"),
+        (NET, 10**30, "no memory holds so many numbers"),
         (
             NET,
             (4, 1, 8, 8),
@@ -95,7 +95,11 @@ def test_no_message_below_the_command_line_has_an_option_written_out(part: str) 
         (NET, (), "must be positive integers"),
         (NET, 3.5, "must be positive integers"),
         (nn.Linear, (1, 2), r"model must be a network, got the class Linear: make one, Linear\(...\)"),
-        (NET.state_dict(), (1, 8, 8), "model must be a network, got a mapping, such as a state dict"),
+        (
+            NET.state_dict(),
+            (1, 8, 8),
+            "model must be a network, got an OrderedDict: load a state dict into its network",
+        ),
         (3, (1, 2), "model must be an nn.Module, .*, got 3"),
         (None, None, "model must be an nn.Module, .*, got None"),
     ],
@@ -122,10 +126,10 @@ def test_wrong_types_get_a_sentence(model: Any, shape: Any, message: str) -> Non
             {"arch": NET},
             r"arch must be the name of an architecture, .*, got a Sequential: load the file .* pass it as model",
         ),
-        ({"arch": nn.Linear}, "arch must be the name of an architecture, .*, got a type"),
+        ({"arch": nn.Linear}, "arch must be the name of an architecture, .*, got the class Linear$"),
         (
             {"weights": NET.state_dict()},
-            r"weights must be a tag, .*, got a mapping, .*load_state_dict\) and pass that as model",
+            r"weights must be a tag, .*, got an OrderedDict: .*load_state_dict\) and pass that as model",
         ),
         ({"weights": 3}, "weights must be a tag, .*, got 3"),
     ],

@@ -117,7 +117,9 @@ class Reads(nn.Module):
 
 def test_names_of_arguments_that_collect_others() -> None:
     for name in ("xs", "more"):
-        with pytest.raises(UsageError, match=f"no input named '{name}': forward collects further arguments"):
+        with pytest.raises(
+            UsageError, match=f"no input named '{name}', under which forward collects further arguments"
+        ):
             lipaudit.audit(Collects(), {name: (1, 4)})
     assert lipaudit.audit(Collects(), {"input": (1, 4)}).network.upper_bound == pytest.approx(1)
     with pytest.raises(UsageError, match=r"does not read the input 'typo', .*check the name"):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lipaudit.errors import CaptureError, NoTensorError, UsageError
+from lipaudit.errors import CaptureError, NoTensorError
+from lipaudit.errors.inputs import LargeInputError, UnreadInputError
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.graph.capture.agreement import disagreement
 from lipaudit.graph.capture.export import capture
@@ -17,7 +18,6 @@ from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.decomposition import decompose
 from lipaudit.graph.passes.table import fold, recognise
 from lipaudit.graph.passes.unknown_weights import replace_unknown_weights
-from lipaudit.option_names import spell
 from lipaudit.rules.rule import has_rule
 
 
@@ -46,9 +46,7 @@ def _check_read(graph: Graph, unnamed: Sequence[str]) -> None:
     """Refuse an input that only fits into the ``**`` of forward and that nothing reads: its name is wrong."""
     for name in unread_inputs(graph):
         if name in unnamed:
-            raise UsageError(
-                f"the network does not read the input {name!r}, which forward takes among its further keywords (**) only: check the name"
-            )
+            raise UnreadInputError(name)
 
 
 def unread_inputs(graph: Graph) -> list[str]:
@@ -65,10 +63,7 @@ def zero_inputs(loaded: LoadedModel, device: torch.device) -> dict[str, torch.Te
             for name, shape in loaded.input_shapes.items()
         }
     except (RuntimeError, TypeError, OverflowError) as error:
-        shapes = ", ".join(f"{name}: {shape}" for name, shape in loaded.input_shapes.items())
-        raise UsageError(
-            f"an input of this size does not fit into memory ({shapes}): give a smaller {spell('input_shape')}"
-        ) from error
+        raise LargeInputError(loaded.input_shapes) from error
 
 
 def graph_of(module: nn.Module, inputs: Mapping[str, torch.Tensor], freeze: int | None = None) -> Graph:

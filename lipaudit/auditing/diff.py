@@ -8,7 +8,7 @@ from lipaudit.auditing.diff_contributions import contribution, elasticities
 from lipaudit.auditing.diff_match import Match, match_layers
 from lipaudit.auditing.diff_scope import check_comparable, differences
 from lipaudit.auditing.diff_verdict import move
-from lipaudit.errors import UsageError
+from lipaudit.errors import InvalidValueError
 from lipaudit.records.diff import DomainChange, LayerChange, ReportDiff, Subject
 from lipaudit.records.report import AuditReport, LayerRecord
 from lipaudit.version import __version__
@@ -33,9 +33,7 @@ def diff(before: AuditReport, after: AuditReport) -> ReportDiff:
     """
     for report in (before, after):
         if not isinstance(report, AuditReport):
-            raise UsageError(
-                f"a diff is of two audit reports (AuditReport), not of {type(report).__name__}: AuditReport.load reads a file"
-            )
+            raise InvalidValueError("a report to compare", "an AuditReport", report, "AuditReport.load reads a file")
     check_comparable(before, after)
     pairs = match_layers(before.layers, after.layers)
     return ReportDiff(

@@ -8,10 +8,21 @@ import torch
 
 from lipaudit.auditing.request import LARGEST, AuditOptions
 from lipaudit.errors import UsageError
+from lipaudit.errors.inputs import (
+    CentreError,
+    ChannelsError,
+    NoPixelsError,
+    ReadFileError,
+    SeveralInputsError,
+    UnheldInputError,
+    UnknownNormalisationError,
+)
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.frontends.tensors import read_tensor, readable_file
 from lipaudit.network.domain import GLOBAL, Domain, ball, pixel_box
 from lipaudit.option_names import spell
+
+_TENSOR = "give a tensor file (.npy, .pt)"
 
 
 def resolve_domain(request: AuditOptions, loaded: LoadedModel) -> Domain:
@@ -46,9 +57,7 @@ def pixels_of(loaded: LoadedModel, required: bool = False) -> Domain | None:
 
 def _check_held(loaded: LoadedModel) -> None:
     for name in loaded.unheld:
-        raise UsageError(
-            f"a bound over a domain depends on the value of the input {name!r}: hold it with {spell('fix', {name: 'VALUE'})}"
-        )
+        raise UnheldInputError(name)
 
 
 def override_preprocessing(
@@ -64,22 +73,16 @@ def override_preprocessing(
 
 def _normalisation(loaded: LoadedModel) -> Preprocessing:
     if loaded.preprocessing is None:
-        raise UsageError(
-            f"the normalisation of pixels of {loaded.spec} is not known: give {spell('mean')} and {spell('std')}, one number per channel "
-            "(0 and 1 if it takes pixels in [0, 1] as they are)"
-        )
+        raise UnknownNormalisationError(loaded.spec)
     return loaded.preprocessing
 
 
 def _check_channels(loaded: LoadedModel, known: Preprocessing) -> None:
     for name, shape in loaded.input_shapes.items():
         if len(shape) < 3:
-            raise UsageError(f"input {name} of shape {tuple(shape)} is not an image: it has no pixels")
+            raise NoPixelsError(name, shape)
         if not {len(known.mean), len(known.std)} <= {1, shape[1]}:
-            raise UsageError(
-                f"mean {_listed(known.mean)} and std {_listed(known.std)} do not fit input {name} of shape {tuple(shape)}: "
-                f"it has {shape[1]} channel{'' if shape[1] == 1 else 's'}; give one number per channel, or one for all"
-            )
+            raise ChannelsError(name, shape, known.mean, known.std)
 
 
 def _same_length(known: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -88,17 +91,11 @@ def _same_length(known: Preprocessing) -> tuple[tuple[float, ...], tuple[float, 
     return mean, std
 
 
-def _listed(values: tuple[float, ...]) -> str:
-    return ",".join(f"{value:g}" for value in values)
-
-
 def _ball(request: AuditOptions, loaded: LoadedModel) -> Domain:
     assert request.around is not None
     assert request.radius is not None
     if len(loaded.input_shapes) != 1:
-        raise UsageError(
-            f"the domain ball is for networks with one input; {loaded.spec} has {len(loaded.input_shapes)}"
-        )
+        raise SeveralInputsError(loaded.spec, len(loaded.input_shapes))
     (name, shape), around, radius = *loaded.input_shapes.items(), request.around, request.radius
     if isinstance(around, str) and request.in_pixels:
         pixels = _image(around, shape)
@@ -110,18 +107,17 @@ def _ball(request: AuditOptions, loaded: LoadedModel) -> Domain:
         rounding = 2.0**-50 * math.sqrt(middle.numel()) * float(middle.abs().max())  # of the centre
         outer, inner = radius * steepest * (1 + 1e-12) + rounding, radius * flattest * (1 - 1e-12) - rounding
         return ball({name: middle}, outer, max(0.0, inner))
-    centre = read_tensor(around, spell("around")) if isinstance(around, str) else around.detach()
+    centre = read_tensor(around, spell("around", around)) if isinstance(around, str) else around.detach()
     if centre.layout is not torch.strided or centre.is_meta or centre.is_quantized:
-        raise UsageError("the centre of the ball is a sparse, quantised or empty (meta) tensor: give a plain one")
+        raise CentreError("is a sparse, quantised or empty (meta) tensor", "give a plain one")
     centre = centre.cpu()
     if centre.dim() == len(shape) - 1:
         centre = centre[None]
     if tuple(centre.shape) != tuple(shape):
-        raise UsageError(f"the centre of the ball has shape {tuple(centre.shape)}, the network's input {tuple(shape)}")
+        raise CentreError(f"has the shape {tuple(centre.shape)}, and the network's input {tuple(shape)}")
     if not centre.is_floating_point() or not bool((centre.abs() <= LARGEST).all()):
-        raise UsageError(
-            f"the centre of the ball is not made of finite floating-point numbers up to {LARGEST:g} (an input of the "
-            "network, after its normalisation)"
+        raise CentreError(
+            f"must have finite floating-point numbers up to {LARGEST:g} (an input of the network, after its normalisation)"
         )
     return ball({name: centre}, radius)
 
@@ -132,22 +128,17 @@ def _image(text: str, shape: tuple[int, ...]) -> torch.Tensor:
     from PIL import Image
 
     if len(shape) != 4 or shape[1] not in (1, 3):
-        raise UsageError(
-            f"an image cannot be the centre of inputs of shape {tuple(shape)}: give a tensor file (.npy, .pt)"
-        )
-    path = readable_file(text, spell("around"))
+        raise CentreError(f"is an image, and the network's input has the shape {tuple(shape)}", _TENSOR)
+    path = readable_file(text, spell("around", text))
     try:
         with Image.open(path) as opened:
             if opened.mode.startswith(("I", "F")):
-                raise UsageError(
-                    f"{spell('around', text)} has more than 8 bits per pixel: give its pixels as a tensor (.npy, .pt)"
-                )
+                raise ReadFileError(spell("around", text), f"it has more than 8 bits per pixel; {_TENSOR}")
             picture = opened.convert("RGB" if shape[1] == 3 else "L").resize(
                 (shape[3], shape[2]), Image.Resampling.BICUBIC
             )
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UsageError(
-            f"{spell('around', text)} is not an image that can be read ({error}): give a PNG or JPEG file, or a tensor (.npy, .pt)"
-        ) from error
+        problem = f"it is not an image that can be read ({error}); give a PNG or JPEG file, or a tensor (.npy, .pt)"
+        raise ReadFileError(spell("around", text), problem) from error
     pixels = torch.from_numpy(np.asarray(picture).copy()).to(torch.float64) / 255
     return (pixels.permute(2, 0, 1) if pixels.dim() == 3 else pixels[None])[None]

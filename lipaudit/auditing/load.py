@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from lipaudit.auditing.domain import override_preprocessing, resolve_domain
 from lipaudit.auditing.placement import check_device
 from lipaudit.auditing.request import AuditRequest, CompareRequest
-from lipaudit.errors import UsageError
+from lipaudit.errors.models import OwnWeightsError
 from lipaudit.frontends.held_inputs import describe, read_fixed
 from lipaudit.frontends.load import load
 from lipaudit.frontends.loaded import LoadedModel
@@ -60,5 +60,5 @@ def _open(request: AuditRequest | CompareRequest) -> LoadedModel:
             weights = None
         return load(model, input_shapes=shapes, weights=weights, arch=arch, structure=structure, fixed=fixed)
     if weights is not None or arch is not None:
-        raise UsageError("weights and arch are for models given by name or file; this one already has its weights")
+        raise OwnWeightsError
     return wrap_module(model, shapes, fixed)

@@ -10,6 +10,14 @@ from lipaudit.option_names import spell
 from lipaudit.spectral.published.registry import Method, all_methods, find_method
 
 
+class NoIterationsError(UsageError):
+    """A number of iterations for what has none."""
+
+    def __init__(self, method: str | None = None) -> None:
+        who = "none of the methods has" if method is None else f"{method} has no"
+        super().__init__(f"{who} iterations or samples to choose: leave out {spell('iterations')}")
+
+
 def method_names() -> tuple[str, ...]:
     """Every name that a user may give, lipaudit's own first."""
     return (GRAM, *(method.name for method in all_methods() if method.name != GRAM))
@@ -19,7 +27,7 @@ def check_method(name: str, iterations: int | None) -> None:
     """Raise :class:`~lipaudit.errors.UsageError` for an unknown method, and for ``iterations`` of one that has none."""
     method = find_method(name)
     if iterations is not None and (name == GRAM or method.iterations is None):
-        raise UsageError(f"{name} has no iterations or samples to choose: leave out {spell('iterations')}")
+        raise NoIterationsError(name)
 
 
 def find_compared(names: Sequence[str] | None, iterations: int | None = None) -> tuple[Method, ...]:
@@ -33,5 +41,5 @@ def find_compared(names: Sequence[str] | None, iterations: int | None = None) ->
     """
     chosen = all_methods() if names is None else tuple(map(find_method, names))
     if iterations is not None and all(method.iterations is None for method in chosen):
-        raise UsageError(f"none of the methods has iterations or samples to choose: leave out {spell('iterations')}")
+        raise NoIterationsError
     return chosen

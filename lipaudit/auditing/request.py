@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lipaudit.auditing.values import GRAM, checked
-from lipaudit.errors import ConflictError, InvalidValueError, RequirementError, UsageError
+from lipaudit.errors import ConflictError, InvalidValueError, RequirementError
+from lipaudit.errors.inputs import IncompleteBallError, NormalisationRangeError, UnequalChannelsError
+from lipaudit.errors.models import FactoryWeightsError
 from lipaudit.frontends.input_files import named_files
 from lipaudit.frontends.spec import TENSOR_SUFFIXES, Kind, parse_spec
 from lipaudit.option_names import spell
@@ -158,10 +160,7 @@ class AuditOptions(LoadOptions):
         if self.domain != "ball" and given:
             raise RequirementError(spell(given[0]), spell("domain", "ball"), "it describes a ball")
         if self.domain == "ball" and len(given) < 2:
-            raise UsageError(
-                f"{spell('domain', 'ball')} requires its centre and its radius: give {spell('around', 'IMAGE')} and "
-                f"{spell('radius', 'R')}"
-            )
+            raise IncompleteBallError
 
     def _check_normalisation(self) -> None:
         if (self.mean is None) != (self.std is None):
@@ -170,10 +169,8 @@ class AuditOptions(LoadOptions):
         if self.mean is None or self.std is None:
             return
         if self.domain == "ball" and not self.in_pixels:
-            raise UsageError(
-                f"{spell('mean')} and {spell('std')} are for pixels, and a ball around a tensor lies in the network's own input: "
-                "leave them out"
-            )
+            reason = "they are for pixels, and this ball lies in the network's own input"
+            raise ConflictError(f"{spell('mean')} and {spell('std')}", f"{spell('around')}, which is a tensor,", reason)
         check_normalisation(self.mean, self.std)
 
 
@@ -212,22 +209,17 @@ class CompareRequest(LoadOptions):
 def check_weights(model: Network | str, weights: str | None) -> None:
     """Refuse random weights for what makes its own."""
     if weights == "random" and isinstance(model, str) and parse_spec(model).kind is Kind.FACTORY:
-        raise UsageError(
-            f"{model} makes its own weights, and lipaudit draws none for it: leave out {spell('weights', 'random')} to keep "
-            "them, or name a file of weights"
-        )
+        raise FactoryWeightsError(model)
 
 
 def check_normalisation(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
     """Raise :class:`~lipaudit.errors.UsageError` where no network can have this normalisation."""
     if not {len(mean), len(std)} <= {1, max(len(mean), len(std))}:
-        raise UsageError(
-            f"{spell('mean')} has {len(mean)} numbers and {spell('std')} has {len(std)}: give one per channel, or one for all"
-        )
+        raise UnequalChannelsError(len(mean), len(std))
     if any(s == 0 or not math.isfinite(s) for s in std):
         reason = "pixels are divided by them"
         raise InvalidValueError(spell("std"), f"finite numbers other than 0 ({reason})", std)
     if not all(math.isfinite(m) for m in mean):
         raise InvalidValueError(spell("mean"), "finite numbers", mean)
     if max(1.0, *map(abs, mean)) / min(map(abs, std)) > LARGEST:
-        raise UsageError(f"{spell('mean', mean)} and {spell('std', std)} take pixels beyond {LARGEST:g}: check them")
+        raise NormalisationRangeError(mean, std, LARGEST)

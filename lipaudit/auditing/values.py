@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lipaudit.errors import InvalidValueError, UnknownChoiceError, UsageError
+from lipaudit.errors import EmptyListError, InvalidValueError, RepeatedNameError, UnknownChoiceError
 from lipaudit.frontends.memory import parse_memory
 from lipaudit.frontends.spec import parse_input
 from lipaudit.option_names import spell
@@ -22,6 +22,7 @@ DEVICES = ("auto", "cpu", "cuda")
 DOMAINS = ("global", "pixels", "ball")
 MOST_ITERATIONS = 1_000_000
 _TOLERANCES = (1e-9, 1.0)
+_WEIGHTS = "a tag, the name of a file, or 'random'"
 _ENTRIES = 2**48  # of an input; no memory holds more
 
 
@@ -44,12 +45,10 @@ def _model(_name: str, value: object) -> object:
     from torch.export import ExportedProgram
 
     if isinstance(model, type) and issubclass(model, nn.Module):
-        raise UsageError(f"model must be a network, got the class {model.__name__}: make one, {model.__name__}(...)")
+        raise InvalidValueError("model", "a network", model, f"make one, {model.__name__}(...)")
     if isinstance(model, Mapping):
-        raise UsageError(
-            "model must be a network, got a mapping, such as a state dict: load it into its network and pass that, or save it and "
-            "name its file with arch"
-        )
+        advice = "load a state dict into its network and pass that, or save it and name its file with arch"
+        raise InvalidValueError("model", "a network", model, advice)
     if not isinstance(model, nn.Module | ExportedProgram):
         expected = "an nn.Module, an ExportedProgram, or a text such as 'resnet50' or 'model.onnx'"
         raise InvalidValueError("model", expected, model)
@@ -63,7 +62,7 @@ def _input_shape(name: str, value: object) -> object:
         key, sizes = parse_input(value)
         return {key: sizes} if key else sizes
     if is_tensor(value):
-        raise UsageError(f"{name} must be the shape of one sample, got a tensor: pass {_advised(tuple(value.shape))}")  # type: ignore[attr-defined]
+        raise InvalidValueError(name, "the shape of one sample", value, f"pass {_advised(tuple(value.shape))}")  # type: ignore[attr-defined]
     if isinstance(value, Mapping):
         return {key: _shape_of(f"{name}[{key!r}]", shape) for key, shape in value.items()}
     return _sizes(name, value)
@@ -72,7 +71,7 @@ def _input_shape(name: str, value: object) -> object:
 def _shape_of(what: str, value: object) -> object:
     if is_tensor(value):
         shape = (1, *value.shape[1:])  # type: ignore[attr-defined]
-        raise UsageError(f"{what} must be a shape with a batch axis of 1, got a tensor: pass {shape}")
+        raise InvalidValueError(what, "a shape with a batch axis of 1", value, f"pass {shape}")
     sizes = _sizes(what, value)
     return (sizes,) if isinstance(sizes, int) else sizes
 
@@ -89,7 +88,7 @@ def _sizes(what: str, value: object) -> object:
     if not sizes or not all(_is_integer(size) and size > 0 for size in sizes):
         raise InvalidValueError(what, "positive integers, such as (3, 224, 224)", value)
     if math.prod(sizes) >= _ENTRIES:
-        raise UsageError(f"{what} has more numbers than any memory holds: pass the shape of one sample")
+        raise InvalidValueError(what, "the shape of one sample", value, "no memory holds so many numbers")
     return tuple(sizes) if several else sizes[0]
 
 
@@ -102,12 +101,12 @@ def _fix(name: str, value: object) -> object:
 def _weights(name: str, value: object) -> object:
     weights = _text(value)
     if isinstance(weights, Mapping):
-        raise UsageError(
-            f"{name} must be a tag, the name of a file, or 'random', got a mapping, such as a state dict: load it into the network "
-            "(load_state_dict) and pass that as model, or save it and pass the name of its file"
+        advice = (
+            "load a state dict into the network (load_state_dict) and pass that as model, or pass the name of its file"
         )
+        raise InvalidValueError(name, _WEIGHTS, weights, advice)
     if not isinstance(weights, str | None):
-        raise InvalidValueError(name, "a tag, the name of a file, or 'random'", weights)
+        raise InvalidValueError(name, _WEIGHTS, weights)
     return weights
 
 
@@ -115,7 +114,9 @@ def _arch(name: str, value: object) -> object:
     expected = "the name of an architecture, such as 'resnet50' or 'package.module:factory'"
     if not isinstance(value, str | None):
         advice = "load the file into the network (load_state_dict) and pass it as model"
-        raise InvalidValueError(name, expected, value, advice if hasattr(value, "load_state_dict") else "")
+        raise InvalidValueError(
+            name, expected, value, advice if hasattr(value, "load_state_dict") and not isinstance(value, type) else ""
+        )
     return value
 
 
@@ -220,9 +221,9 @@ def _methods(name: str, value: object) -> object:
     if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
         raise InvalidValueError(spell(name), "a text, or a list or tuple of names of methods", value)
     if not names:
-        raise UsageError(f"{spell(name)} is empty: leave it out for every method, or name some")
+        raise EmptyListError(spell(name))
     if twice := next((entry for entry in names if names.count(entry) > 1), None):
-        raise UsageError(f"{spell(name)} names {twice!r} twice: name each method once")
+        raise RepeatedNameError(spell(name), twice)
     return tuple(names)
 
 

@@ -12,11 +12,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError
+from lipaudit.errors.inputs import (
+    CollectedArgumentsError,
+    KeywordHookError,
+    NoFreeInputError,
+    PositionalArgumentError,
+    UnknownInputError,
+    UnnamedInputError,
+)
 from lipaudit.frontends.held_inputs import Fixed, as_argument
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes, shape_by_first_layer
-from lipaudit.option_names import spell
 
 # for a forward that names none of its arguments
 _UNNAMED = "input"
@@ -64,18 +70,9 @@ class Arguments:
         unknown = [name for name in (*fixed, *requested) if name not in known]
         for name in unknown:
             if name in self.collecting:
-                raise UsageError(
-                    f"the model has no input named {name!r}: forward collects further arguments under it (* or **); "
-                    + (
-                        f"its inputs are {', '.join(map(repr, known))}"
-                        if known
-                        else "wrap the model in a module that names its inputs"
-                    )
-                )
+                raise CollectedArgumentsError(name, known)
         if unknown and not self.more_names:
-            raise UsageError(
-                f"the model has no input named {unknown[0]!r}; its inputs are {', '.join(map(repr, known)) or 'none'}"
-            )
+            raise UnknownInputError(unknown[0], known)
         wanted = {*self.required, *requested} - set(fixed)
         chosen = [name for name in dict.fromkeys((*known, *requested)) if name in wanted]
         if chosen:
@@ -84,14 +81,11 @@ class Arguments:
         if not self.required and self.parameters and (first := next(iter(self.parameters))) in fixed:
             left = [name for name, p in self.parameters.items() if p.default is None and name not in fixed]
             if len(left) > 1:
-                raise UsageError(
-                    f"{first!r} is held fixed, and no argument without a default is left: name the input and its sizes, "
-                    f"{spell('input_shape', {'NAME': 'SIZES'})}, where NAME is one of {', '.join(left)}"
-                )
+                raise UnnamedInputError(first, left)
             by_position = left or by_position
         if by_position or self.more_positions:
             return [*by_position, _UNNAMED][:1]
-        raise UsageError("every argument of forward is held fixed: at least one input must be free to have a bound")
+        raise NoFreeInputError
 
 
 def view(module: nn.Module, call: Callable[..., Any]) -> nn.Module:
@@ -139,14 +133,9 @@ def called_with(module: nn.Module, inputs: Sequence[str], fixed: Fixed) -> nn.Mo
     for name in named:
         parameter = arguments.parameters.get(name)
         if (parameter is None and name == _UNNAMED) or (parameter is not None and parameter.kind is _POSITIONAL[0]):
-            raise UsageError(
-                f"forward takes {name!r} by position only, behind arguments that are left out: give those, too"
-            )
+            raise PositionalArgumentError(name)
     if named and (module._forward_pre_hooks_with_kwargs or module._forward_hooks_with_kwargs):
-        raise UsageError(
-            f"the model has a hook that reads keyword arguments, and {named[0]!r} is one: take the hook off, or wrap the model in a module "
-            "that calls it with these arguments"
-        )
+        raise KeywordHookError(named[0])
     own = vars(module).get("forward")
     forward = type(module).forward if own is None else _without_self(own)
     return view(module, _Call(forward, tuple(inputs), count, dict(fixed)))

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import InvalidValueError
+from lipaudit.errors.inputs import FixedInputError, OpenSizesError
 from lipaudit.frontends.spec import HELD_VALUES, file_of
 from lipaudit.frontends.tensors import read_tensor
 from lipaudit.option_names import spell
@@ -39,7 +40,7 @@ def read_fixed(fix: Mapping[str, object] | None) -> dict[str, object]:
     if fix is None:
         return {}
     if not isinstance(fix, Mapping) or not all(isinstance(name, str) and name for name in fix):
-        raise UsageError(f"fix is a mapping from names of inputs to values, not {type(fix).__name__}")
+        raise InvalidValueError(spell("fix"), "a mapping from names of inputs to values", fix)
     return {name: _checked(name, _value(name, value)) for name, value in fix.items()}
 
 
@@ -59,22 +60,22 @@ def _read(name: str, text: str) -> object:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise UsageError(f"{spell('fix', {name: text[:200]})}: the value must be {HELD_VALUES}") from None
+        value = {}
     if isinstance(value, dict):
-        raise UsageError(f"{spell('fix', {name: text[:200]})}: the value must be {HELD_VALUES}")
+        raise InvalidValueError(f"the value of {spell('fix', {name: 'VALUE'})}", HELD_VALUES, text)
     return _tensor_of(name, value) if isinstance(value, list) else value
 
 
 def _checked(name: str, value: object) -> object:
     numbers = value if isinstance(value, torch.Tensor) else None
     if numbers is not None and (numbers.layout is not torch.strided or numbers.is_meta or numbers.is_quantized):
-        raise UsageError(f"the fixed input {name!r} is a sparse, quantised or empty (meta) tensor: give a plain one")
+        raise FixedInputError(name, "is a sparse, quantised or empty (meta) tensor", "give a plain one")
     if numbers is not None and numbers.is_floating_point() and bool(torch.isnan(numbers).any()):
-        raise UsageError(f"the fixed input {name!r} holds NaN: no bound exists with it")
+        raise FixedInputError(name, "holds NaN", "no bound exists with it")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise UsageError(f"the fixed input {name!r} is an integer that no tensor holds: give one within 64 bits")
+        raise FixedInputError(name, "is an integer that no tensor holds", "give one within 64 bits")
     if isinstance(value, float) and math.isnan(value):
-        raise UsageError(f"the fixed input {name!r} is NaN: no bound exists with it")
+        raise FixedInputError(name, "is NaN", "no bound exists with it")
     return value
 
 
@@ -96,10 +97,10 @@ def as_tensor(
         isinstance(axis, int) and axis != size for axis, size in zip(axes, found.shape, strict=True)
     ):
         takes = "x".join(map(str, axes)) or "a single number"
-        raise UsageError(f"the fixed input {name!r} has the shape {tuple(found.shape)}, and the model takes {takes}")
+        raise FixedInputError(name, f"has the shape {tuple(found.shape)}, and the model takes {takes}")
     converted = found.cpu().to(dtype)
     if not torch.equal(converted.to(found.dtype), found.cpu()) and not dtype.is_floating_point:
-        raise UsageError(f"the fixed input {name!r} holds values that {dtype}, which the model takes, cannot hold")
+        raise FixedInputError(name, f"holds values that {dtype}, which the model takes, cannot hold")
     return converted.contiguous()
 
 
@@ -114,8 +115,8 @@ def as_argument(name: str, value: object, dtype: torch.dtype, requested: tuple[i
     if requested is None:
         return value
     if not isinstance(value, bool | int | float):
-        raise UsageError(
-            f"the input {name!r} has a value ({spell('fix')}) of its own shape: leave out its {spell('input_shape')}"
+        raise FixedInputError(
+            name, f"has a value ({spell('fix')}) of its own shape", f"leave out its {spell('input_shape')}"
         )
     return torch.full(requested, value, dtype=dtype if isinstance(value, float) else None)
 
@@ -149,7 +150,7 @@ def _tensor(name: str, value: object) -> torch.Tensor:
         return torch.tensor(value, dtype=torch.float64)
     if isinstance(value, bool | int | list | tuple):
         return _tensor_of(name, value)
-    raise UsageError(f"the input {name!r} takes a tensor, and is fixed at {value!r}: the value is {HELD_VALUES}")
+    raise InvalidValueError(f"the value of the fixed input {name!r}, which is a tensor,", HELD_VALUES, value)
 
 
 def _tensor_of(name: str, value: Any) -> torch.Tensor:
@@ -157,7 +158,7 @@ def _tensor_of(name: str, value: Any) -> torch.Tensor:
         return torch.tensor(value)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         reason = str(error).splitlines()[0][:200]
-        raise UsageError(f"the value of the fixed input {name!r} is no tensor ({reason})") from None
+        raise FixedInputError(name, f"has a value that is not a tensor ({reason})") from None
 
 
 def _filled(name: str, axes: Sequence[int | str], requested: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -167,8 +168,6 @@ def _filled(name: str, axes: Sequence[int | str], requested: tuple[int, ...] | N
     template = [1 if isinstance(axis, str) and not i else axis for i, axis in enumerate(axes)]
     sizes = tuple(axis for axis in template if isinstance(axis, int))
     if len(sizes) < len(axes):
-        raise UsageError(
-            f"the fixed input {name!r} has the shape {'x'.join(map(str, axes))} with open sizes: give them with "
-            f"{spell('input_shape', {name: tuple('SIZE' if isinstance(a, str) else a for a in template)})}, or the whole tensor as a file"
-        )
+        example = ["SIZE" if isinstance(axis, str) else axis for axis in template]
+        raise OpenSizesError(name, "x".join(map(str, axes)), example, fixed=True)
     return sizes

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lipaudit.errors import LipauditError, ModelLoadError, OutOfMemoryError, UsageError, is_out_of_memory
+from lipaudit.errors import (
+    ConflictError,
+    InvalidValueError,
+    LipauditError,
+    ModelLoadError,
+    OutOfMemoryError,
+    is_out_of_memory,
+)
+from lipaudit.errors.models import MissingArchitectureError, ModelPatternError, ModelSuffixError
 from lipaudit.frontends import registry
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.factory import build_from_factory
@@ -72,11 +80,11 @@ def _load(
 ) -> LoadedModel:
     parsed = parse_spec(spec)
     if parsed.is_pattern:
-        raise UsageError(f"{spec!r} is a pattern for several models: expand it, or name one of them")
+        raise ModelPatternError(spec)
     if parsed.kind is Kind.FILE:
         return _load_file(parsed, input_shapes, weights, arch, structure, fixed)
     if arch is not None:
-        raise UsageError(f"{spell('arch')} is for state dict files; {spec!r} already names an architecture")
+        raise ConflictError(spell("arch"), spec, "it names an architecture, and is not a file of weights")
     return _load_architecture(parsed, input_shapes, weights, structure, fixed)
 
 
@@ -123,9 +131,7 @@ def _load_file(
 ) -> LoadedModel:
     path = existing_file(spec.name)
     if weights is not None:
-        raise UsageError(
-            f"{spec.text} holds its own weights: {spell('weights')} is for architectures that are named, not for files"
-        )
+        raise ConflictError(spell("weights"), spec.text, "it holds its own weights")
     if spec.suffix in (*TORCHSCRIPT_SUFFIXES, *CHECKPOINT_SUFFIXES) and arch is None and is_torchscript(path):
         from lipaudit.frontends.torchscript import load_torchscript
 
@@ -135,25 +141,16 @@ def _load_file(
     if spec.suffix in CHECKPOINT_SUFFIXES:
         if arch is None:
             read_state_dict(spec.name)  # what is wrong with the file comes first
-        if arch is None and structure:
-            raise UsageError(
-                f"{spec.text} holds weights without an architecture, and {spell('structure')} is about one without weights: give it as "
-                "the model, for example resnet50, timm:resnet18 or package.module:factory"
-            )
         if arch is None:
-            raise UsageError(
-                f"{spec.text} holds weights without an architecture: name it with {spell('arch')}, for example "
-                f"{spell('arch', 'resnet50')}, {spell('arch', 'timm:resnet18')} or {spell('arch', 'package.module:factory')}"
-            )
+            raise MissingArchitectureError(spec.text, structure)
         architecture = parse_spec(arch)
         if architecture.kind is Kind.FILE or architecture.is_pattern:
-            raise UsageError(
-                f"{spell('arch', arch)} must name one architecture: a registry name or package.module:factory"
-            )
+            expected = "one architecture: a name of a registry, or package.module:factory"
+            raise InvalidValueError(spell("arch"), expected, arch)
         loaded = _load_architecture(architecture, input_shapes, spec.name, False, fixed)
         return replace(loaded, spec=spec.text, source="checkpoint", weights=path.name, file_sha256=sha256(path))
     if arch is not None:
-        raise UsageError(f"{spell('arch')} is for state dict files; {spec.text} holds its own architecture")
+        raise ConflictError(spell("arch"), spec.text, "it holds its own architecture")
     if spec.suffix == ".onnx":
         from lipaudit.frontends.onnx import load_onnx
 
@@ -162,4 +159,4 @@ def _load_file(
         from lipaudit.frontends.pt2 import load_pt2
 
         return load_pt2(path, spec=spec.text, input_shapes=input_shapes, fixed=fixed)
-    raise UsageError(f"{spec.text} is not a known model file: the suffix must be one of {', '.join(FILE_SUFFIXES)}")
+    raise ModelSuffixError(spec.text, FILE_SUFFIXES)

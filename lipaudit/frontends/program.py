@@ -12,13 +12,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
-from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.errors import ModelLoadError
+from lipaudit.errors.inputs import IntegerInputError, NoFreeInputError, UnknownInputError
 from lipaudit.frontends.forward import copied, view
 from lipaudit.frontends.held_inputs import Fixed, as_tensor
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.shapes import Shape, resolve_shapes
 from lipaudit.frontends.size_conditions import check_guards
-from lipaudit.option_names import spell
 
 _TRAINING_OPERATORS = ("batch_norm", "dropout")
 
@@ -77,7 +77,7 @@ def load_program(
     check_evaluation(program.graph.nodes, spec)
     for name in fixed:
         if name not in tensors:
-            raise UsageError(f"the model has no input named {name!r}; its inputs are {', '.join(map(repr, tensors))}")
+            raise UnknownInputError(name, tensors)
     wanted = dict(requested or {})
     held = {
         name: as_tensor(name, value, tensors[name].dtype, tensors[name].axes, wanted.pop(name, None))
@@ -85,13 +85,10 @@ def load_program(
     }
     free = {name: entry for name, entry in tensors.items() if name not in held}
     if not free:
-        raise UsageError("every input is held fixed: at least one must be free to have a bound")
+        raise NoFreeInputError
     for name, entry in free.items():
         if not entry.dtype.is_floating_point:
-            raise UsageError(
-                f"the input {name!r} of shape {_text(entry.axes)} holds {str(entry.dtype).removeprefix('torch.')}, in which there is "
-                f"no Lipschitz constant: hold it at a value with {spell('fix', {name: 'VALUE'})} (a number, a list or a tensor file)"
-            )
+            raise IntegerInputError(name, _text(entry.axes), entry.dtype)
     shapes = resolve_shapes(wanted, {name: entry.default for name, entry in free.items()})
     _check_sizes(program, shapes, held, tensors, spec)
     module = torch.export.unflatten(program)  # with the hierarchy of the original modules, whose paths the report shows

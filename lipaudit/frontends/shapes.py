@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import RepeatedNameError
+from lipaudit.errors.inputs import (
+    AmbiguousSizeError,
+    AxesError,
+    BatchAxisError,
+    OneNumberError,
+    UnknownInputError,
+    UnknownSizeError,
+)
 from lipaudit.option_names import spell
 
 Shape = tuple[int, ...]
@@ -25,15 +33,9 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
     >>> complete_shape((32, 48), (1, 3, 224, 224))
     (1, 3, 32, 48)
     """
-    where = f" of input {name!r}" if name else ""
-    label = name or "NAME"
     if default is None:
         if len(requested) == 1 and requested != (1,):
-            raise UsageError(
-                f"one number{where} does not tell the shape of this model's input: give {spell('input_shape', ('C', 'H', 'W'))} for an "
-                f"image, for example {spell('input_shape', (3, *requested, *requested))}, or the full shape with a batch axis of 1, "
-                f"{spell('input_shape', {label: (1, *requested)})}"
-            )
+            raise OneNumberError(requested[0], name)
         requested = (1, *requested) if len(requested) == 3 and not name else requested
     elif len(requested) == 1:
         size = requested[0]
@@ -43,16 +45,9 @@ def complete_shape(requested: Shape, default: Shape | None = None, name: str = "
     elif len(requested) == len(default) - 1:
         requested = (1, *requested)
     elif len(requested) != len(default):
-        raise UsageError(
-            f"the shape {_show(requested)}{where} has {len(requested)} axes, the model takes {len(default)} "
-            f"(for example {_show(default)})"
-        )
+        raise AxesError(requested, default, name)
     if requested[0] != 1:
-        raise UsageError(
-            f"the shape {_show(requested)}{where} starts with {requested[0]}, and a bound is about one sample: "
-            f"where this is a batch, put 1 in its place, {_typed((1, *requested[1:]), name)}; where it is none, put a batch axis of 1 in "
-            f"front, {_typed((1, *requested), name)}"
-        )
+        raise BatchAxisError(requested, name)
     return requested
 
 
@@ -83,16 +78,13 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
     names = list(defaults)
     if "" in wanted:
         if len(names) != 1:
-            raise UsageError(
-                f"the model has {len(names)} inputs ({', '.join(names)}): say which one a size is for, "
-                f"{spell('input_shape', {names[0]: 'SIZES'})}"
-            )
+            raise AmbiguousSizeError(names)
         if names[0] in wanted and names[0] != "":
-            raise UsageError(f"the size of input {names[0]!r} is given twice")
+            raise RepeatedNameError(spell("input_shape"), names[0])
         wanted[names[0]] = wanted.pop("") if names[0] != "" else wanted[""]
     unknown = sorted(set(wanted) - set(names))
     if unknown:
-        raise UsageError(f"the model has no input named {unknown[0]!r}; its inputs are {', '.join(map(repr, names))}")
+        raise UnknownInputError(unknown[0], names)
     shapes: dict[str, Shape] = {}
     for name, default in defaults.items():
         if name in wanted:
@@ -100,17 +92,5 @@ def resolve_shapes(requested: Mapping[str, Shape] | None, defaults: Mapping[str,
         elif default is not None:
             shapes[name] = default
         else:
-            raise UsageError(
-                f"the size of input {name!r} is not known: give it with {spell('input_shape')}, for example "
-                f"{spell('input_shape', (3, 224, 224))} for an image, or {spell('input_shape', {name or 'NAME': (1, 10)})} for any "
-                "full shape with a batch axis of 1"
-            )
+            raise UnknownSizeError(name)
     return shapes
-
-
-def _typed(shape: Shape, name: str) -> str:
-    return spell("input_shape", {name: shape} if name else shape)
-
-
-def _show(shape: Shape) -> str:
-    return "x".join(map(str, shape))

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lipaudit.errors import UsageError
+from lipaudit.errors.inputs import ExportedSizesError, UnreadableConditionError
 
 _LARGEST = 10**18
 _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
@@ -44,13 +44,10 @@ def check_guards(guards: list[str], shapes: Mapping[str, tuple[int, ...]], what:
         try:
             holds = bool(_value(ast.parse(guard, mode="eval").body, shapes))
         except (_UnknownError, SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError, LookupError):
-            raise UsageError(
-                f"{what} holds at other sizes than the exported ones under a condition that lipaudit cannot read ({guard[:200]}): "
-                "export it at the size asked for"
-            ) from None
+            raise UnreadableConditionError(what, guard) from None
         if not holds:
             sizes = ", ".join(f"{name}: {'x'.join(map(str, shape))}" for name, shape in shapes.items())
-            raise UsageError(f"{what} was exported for sizes with {guard[:200]}, and those asked for are {sizes}")
+            raise ExportedSizesError(what, guard, sizes)
 
 
 def _value(node: ast.expr, shapes: Mapping[str, tuple[int, ...]]) -> int | bool:

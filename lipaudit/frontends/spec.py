@@ -15,7 +15,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import InvalidValueError
+from lipaudit.errors.models import ModelSpecError
 from lipaudit.option_names import spell
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".th", ".bin", ".ckpt", ".safetensors")
@@ -63,27 +64,23 @@ class ModelSpec:
 def parse_spec(text: str) -> ModelSpec:
     """Split a model specification into its kind and its name.
 
-    Raises :class:`UsageError` where the text fits no form.
+    Raises :class:`~lipaudit.errors.models.ModelSpecError` where the text fits no form.
 
     >>> parse_spec("timm:resnet18.a1_in1k").kind.value, parse_spec("net.onnx").kind.value
     ('timm', 'file')
     """
     stripped = text.strip()
     if not stripped:
-        raise UsageError(
-            "the model specification is empty: name a file, a model such as resnet50, or package.module:factory"
-        )
+        raise ModelSpecError(text, "the name of a file, a model such as resnet50, or package.module:factory")
     hub = stripped.removeprefix("timm:").replace("hf_hub:", HUB, 1)
     if hub.startswith(HUB):
         if not _REPOSITORY.fullmatch(hub.removeprefix(HUB)):
-            raise UsageError(
-                f"{text!r} names no repository of the hub: write hf-hub:OWNER/NAME, or hf-hub:OWNER/NAME@REVISION"
-            )
+            raise ModelSpecError(text, "hf-hub:OWNER/NAME, or hf-hub:OWNER/NAME@REVISION")
         return ModelSpec(Kind.TIMM, hub, text)
     prefix, colon, rest = stripped.partition(":")
     if colon and prefix in _REGISTRIES:
         if not rest:
-            raise UsageError(f"{text!r} names no model after {prefix}:; try `lipaudit list '{prefix}:*'`")
+            raise ModelSpecError(text, f"{prefix}:NAME; `lipaudit list '{prefix}:*'` has the names")
         return ModelSpec(Kind(prefix), rest, text)
     separators = {"/", os.sep, os.altsep or "/"}
     is_path = any(s in stripped for s in separators) or stripped in (".", "..")
@@ -92,8 +89,8 @@ def parse_spec(text: str) -> ModelSpec:
     if colon:
         if _DOTTED.fullmatch(prefix) and _DOTTED.fullmatch(rest):
             return ModelSpec(Kind.FACTORY, stripped, text)
-        raise UsageError(
-            f"{text!r} is neither a registry name (torchvision:NAME, timm:NAME) nor a Python factory (package.module:factory)"
+        raise ModelSpecError(
+            text, "a name of a registry (torchvision:NAME, timm:NAME) or a factory (package.module:factory)"
         )
     return ModelSpec(Kind.NAME, stripped, text)
 
@@ -102,7 +99,7 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
     """Read an input size: ``224``, ``3x224x224``, ``1,3,224,224``, or any of them after ``name:``.
 
     Returns the input's name (empty for the only input) and the sizes as typed.
-    Raises :class:`UsageError` for anything else.
+    Raises :class:`~lipaudit.errors.InvalidValueError` for anything else.
 
     >>> parse_input("224"), parse_input("image:1,3,32,32")
     (('', (224,)), ('image', (1, 3, 32, 32)))
@@ -110,10 +107,8 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, sizes = text.rpartition(":")
     parts = re.split(r"[,xX×]", sizes.replace(" ", ""))
     if not all(re.fullmatch(r"[0-9]{1,9}", part) and int(part) > 0 for part in parts):
-        raise UsageError(
-            f"cannot read the input size {text!r}: write 224, 3x224x224 or 1,3,224,224, with NAME: in front where a model "
-            "has several inputs"
-        )
+        expected = "a size such as 224, 3x224x224 or 1,3,224,224, with NAME: in front where a model has several inputs"
+        raise InvalidValueError(spell("input_shape"), expected, text)
     return name.strip(), tuple(int(part) for part in parts)
 
 
@@ -125,7 +120,7 @@ def parse_fix(text: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
-        raise UsageError(f"cannot read {spell('fix')} {text[:200]!r}: write NAME=VALUE, where VALUE is {HELD_VALUES}")
+        raise InvalidValueError(spell("fix"), f"NAME=VALUE, where VALUE is {HELD_VALUES}", text)
     return name.strip(), value.strip()
 
 

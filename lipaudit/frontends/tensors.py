@@ -7,25 +7,25 @@ from pathlib import Path
 
 import torch
 
-from lipaudit.errors import UsageError
+from lipaudit.errors.inputs import ReadFileError
 
 
 def readable_file(text: str, option: str) -> Path:
-    """The path of a file that can be read; ``option`` is the option that named it, for the message."""
+    """The path of a file that can be read; ``option`` is the option with its value, for the message."""
     path = Path(text).expanduser()
     try:
         found = path.is_file() and os.access(path, os.R_OK)
     except (OSError, ValueError):  # too long, a null byte
         found = False
     if not found:
-        raise UsageError(f"{option} {text[:200]}: there is no file of this name that can be read; check the path")
+        raise ReadFileError(option, "there is no file of this name that can be read; check the path")
     return path
 
 
 def read_tensor(text: str, option: str) -> torch.Tensor:
-    """The one tensor in a file (.npy, .pt, .pth), on the CPU; ``option`` is the option that named it, for the message.
+    """The one tensor in a file (.npy, .pt, .pth), on the CPU; ``option`` is the option with its value, for the message.
 
-    Pickles are read with ``weights_only``, arrays without pickles. Raises :class:`~lipaudit.errors.UsageError` for anything else.
+    Pickles are read with ``weights_only``, arrays without pickles. Raises :class:`~lipaudit.errors.inputs.ReadFileError` for anything else.
     """
     path = readable_file(text, option)
     try:
@@ -36,7 +36,7 @@ def read_tensor(text: str, option: str) -> torch.Tensor:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(f"{option} {text}: no tensor can be read from it ({reason[:200]})") from error
+        raise ReadFileError(option, f"no tensor can be read from it ({reason[:200]})") from error
     if not isinstance(found, torch.Tensor):
-        raise UsageError(f"{option} {text} holds {type(found).__name__}, not one tensor")
+        raise ReadFileError(option, f"it holds {type(found).__name__}, not one tensor")
     return found.detach()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError, WeightsUnavailableError
+from lipaudit.errors import UnknownChoiceError, WeightsUnavailableError
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.held_inputs import NOTHING, Fixed
@@ -102,9 +102,7 @@ def _check_tag(name: str) -> None:
     except RuntimeError as error:  # raised for exactly one reason: an unknown tag of a known architecture
         architecture, _, tag = name.partition(".")
         known = [n.partition(".")[2] for n in timm.list_models(f"{architecture}.*", include_tags=True)]
-        raise UsageError(
-            f"{architecture} has no pretrained tag {tag!r}; it has {', '.join(t for t in known if t) or 'none'}"
-        ) from error
+        raise UnknownChoiceError(f"pretrained tag of {architecture}", tag, [t for t in known if t]) from error
 
 
 def _build(name: str, spec: str, pretrained: bool) -> nn.Module:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError, WeightsUnavailableError
+from lipaudit.errors import ConflictError, UnknownChoiceError, WeightsUnavailableError
 from lipaudit.frontends.checkpoint import StateDict, apply_state_dict, read_state_dict
 from lipaudit.frontends.forward import bind_inputs
 from lipaudit.frontends.held_inputs import NOTHING, Fixed
@@ -50,9 +50,7 @@ def load_torchvision(
     model_name, at, tag = name.partition("@")
     entry = _pretrained_entry(model_name, tag) if at else _default_entry(model_name)
     if at and weights is not None:
-        raise UsageError(
-            f"{spec} names the weights {tag} and {spell('weights', weights)} names others: give one of them"
-        )
+        raise ConflictError(spell("weights", weights), spec, f"it names the weights {tag}")
     notes: list[str] = []
     dtype = torch.float32
     if structure:
@@ -100,7 +98,7 @@ def _pretrained_entry(model_name: str, tag: str) -> Any:
 
     members = get_model_weights(_float_name(model_name)).__members__
     if tag not in members:
-        raise UsageError(f"{model_name} has no weights {tag!r}; it has {', '.join(members)}")
+        raise UnknownChoiceError(f"tag of weights of {model_name}", tag, members)
     return members[tag]
 
 

@@ -221,7 +221,7 @@ def test_a_linear_network_has_one_bound_on_every_domain() -> None:
     net = small()
     scale: dict[str, Any] = {"mean": (0.5,), "std": (0.25,)}
     ball: dict[str, Any] = {"domain": "ball", "around": torch.zeros(2, 4, 4)}
-    with pytest.raises(UsageError, match="mean and std are for pixels, and a ball around a tensor"):
+    with pytest.raises(UsageError, match="mean and std cannot be combined with around, which is a tensor"):
         lipaudit.audit(net, input_shape=(2, 4, 4), **scale, **ball, radius=1.0)
     bounds = [
         lipaudit.audit(net, input_shape=(2, 4, 4), **options).network

@@ -153,11 +153,11 @@ def test_a_ball_around_a_tensor_counts_in_the_input(tmp_path: Path, suffix: str,
 @pytest.mark.parametrize(
     ("centre", "message"),
     [
-        (torch.zeros(1, 3, 5, 5), r"has shape \(1, 3, 5, 5\), the network's input \(1, 3, 4, 4\)"),
-        (torch.zeros(2, 3, 4, 4), "has shape"),
-        (torch.zeros(1, 3, 4, 4, dtype=torch.int64), "not made of finite floating-point numbers"),
-        (torch.full((1, 3, 4, 4), float("nan")), "not made of finite"),
-        (torch.full((1, 3, 4, 4), 1e31), "not made of finite"),
+        (torch.zeros(1, 3, 5, 5), r"has the shape \(1, 3, 5, 5\), and the network's input \(1, 3, 4, 4\)"),
+        (torch.zeros(2, 3, 4, 4), "has the shape"),
+        (torch.zeros(1, 3, 4, 4, dtype=torch.int64), "must have finite floating-point numbers"),
+        (torch.full((1, 3, 4, 4), float("nan")), "must have finite"),
+        (torch.full((1, 3, 4, 4), 1e31), "must have finite"),
     ],
 )
 def test_a_tensor_that_is_no_centre(centre: torch.Tensor, message: str) -> None:
@@ -204,5 +204,5 @@ def test_an_image_is_no_centre_of_other_inputs(cat: str) -> None:
         resolve_domain(request, loaded((1, 3, 8, 8), known=None))
     with pytest.raises(UsageError, match="do not fit"):
         resolve_domain(request, loaded((1, 1, 8, 8)))
-    with pytest.raises(UsageError, match=r"one input; net.onnx has 2"):
+    with pytest.raises(UsageError, match=r"one input, and net.onnx has 2"):
         resolve_domain(request, loaded((1, 3, 8, 8), (1, 3, 8, 8)))

@@ -141,7 +141,10 @@ def test_the_normalisation_of_the_project(calls: list[dict[str, Any]], capsys: p
     assert (calls[-1]["mean"], calls[-1]["std"]) == (None, None)
     assert capsys.readouterr().err == ""
     assert main([*ball, "cat.npy", "--mean", "0", "--std", "1"]) == 2
-    assert "--mean and --std are for pixels, and a ball around a tensor lies in" in capsys.readouterr().err
+    assert (
+        "--mean and --std cannot be combined with --around, which is a tensor, (they are for pixels, "
+        in capsys.readouterr().err
+    )
 
 
 def test_the_project_is_looked_for_above(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("'net", "No closing quotation; quote names as in a shell, or write a JSON object"),
         ("a b", "Got unexpected extra argument"),
         ("--input 224", "Missing argument"),
-        ("a --input 0x0", "cannot read the input size '0x0'"),
+        ("a --input 0x0", "with NAME: in front where a model has several inputs, got '0x0'"),
         ("a --input", "requires an argument"),
         ("a --input 1,3 --input 1,4", "several inputs need a name each"),
         ("a --mean x", "is no list of numbers"),

@@ -206,7 +206,7 @@ def test_bad_requests(network, tmp_path):
         load(path)
     with pytest.raises(UsageError, match="its own weights"):
         load(path, arch=ARCH, weights="random")
-    with pytest.raises(UsageError, match="must name one architecture"):
+    with pytest.raises(UsageError, match="must be one architecture"):
         load(path, arch="other.pth")
     with pytest.raises(ModelNotFoundError, match="no file"):
         load(str(tmp_path / "none.pth"), arch=ARCH)
@@ -294,7 +294,9 @@ def test_what_is_wrong_with_a_file_comes_before_a_missing_architecture(network, 
         load(str(tmp_path / "whole.pt"), structure=structure)
     torch.save(network.state_dict(), tmp_path / "plain.pt")
     message = (
-        "give it as the model, for example resnet50" if structure else "name it with arch, for example arch='resnet50'"
+        "name the architecture as the model, for example resnet50"
+        if structure
+        else "name it with arch, for example arch='resnet50'"
     )
     with pytest.raises(UsageError, match=message):
         load(str(tmp_path / "plain.pt"), structure=structure)

@@ -128,12 +128,12 @@ def test_tokens_and_what_is_behind_them() -> None:
     ("fix", "shape", "message"),
     [
         ({"nothing": 1}, None, "no input named 'nothing'"),
-        ({"mask": "abc"}, None, "the value must be a number"),
-        ({"mask": "[[1], [1, 2]]"}, None, "is no tensor"),
+        ({"mask": "abc"}, None, r"^the value of fix=.* must be a number, true, .*, got 'abc'"),
+        ({"mask": "[[1], [1, 2]]"}, None, "is not a tensor"),
         ({"mask": "missing.npy"}, None, "there is no file"),
         ({"mask": torch.tensor([math.nan])}, None, "NaN"),
         ({"mask": torch.eye(2).to_sparse()}, None, "sparse"),
-        ({"pixel_values": 1.0, "mask": 1.0, "factor": 1.0, "labels": 1.0}, None, "every argument of forward is held"),
+        ({"pixel_values": 1.0, "mask": 1.0, "factor": 1.0, "labels": 1.0}, None, "every input is held fixed"),
         ({"mask": torch.ones(1, 4)}, {"pixel_values": (1, 4), "mask": (1, 4)}, "leave out its input_shape"),
         ([("mask", 1)], None, "^fix must be a mapping"),
     ],
@@ -196,8 +196,8 @@ def test_text_and_tensors_of_a_file_input() -> None:
         (1.5, (1,), "cannot hold"),
         ([1, 2], (1, 2), "shape"),
         (300, (), "cannot hold"),
-        (None, (), "takes a tensor"),
-        ([[1], [1, 2]], (), "is no tensor"),
+        (None, (), "which is a tensor, must be a number"),
+        ([[1], [1, 2]], (), "is not a tensor"),
     ]:
         with pytest.raises(UsageError, match=message):
             as_tensor("s", value, torch.uint8, axes)

@@ -100,9 +100,9 @@ def test_weights_that_cannot_be_fetched(no_network):
 
 
 def test_contradicting_requests_are_refused():
-    with pytest.raises(UsageError, match="give one of them"):
+    with pytest.raises(UsageError, match=r"it names the weights IMAGENET1K_V1\)"):
         load("resnet18@IMAGENET1K_V1", weights="random")
-    with pytest.raises(UsageError, match=r"^arch is for state dict files"):
+    with pytest.raises(UsageError, match=r"^arch cannot be combined with resnet18 "):
         load("resnet18", arch="resnet34")
     with pytest.raises(UsageError, match="pattern"):
         load("timm:resnet18.*")

@@ -47,7 +47,7 @@ def test_input_sizes(text, name, sizes):
 
 @pytest.mark.parametrize("text", ["", "x", "0", "-3", "3x", "3xx4", "1.5", "224px", "name:", "9" * 23])
 def test_malformed_input_sizes_are_refused(text):
-    with pytest.raises(UsageError, match="cannot read the input size"):
+    with pytest.raises(UsageError, match="input_shape must be a size such as 224"):
         parse_input(text)
 
 

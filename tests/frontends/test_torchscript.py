@@ -89,7 +89,7 @@ def test_arguments_of_torchscript(net: nn.Module, want: float) -> None:
     assert lipaudit.audit(script, {"x": IMAGE}, fix={"twice": True}).network.upper_bound == pytest.approx(
         2 * want, rel=1e-6
     )
-    with pytest.raises(UsageError, match="no input named 'y'; its inputs are 'x', 'twice'"):
+    with pytest.raises(UsageError, match="no input named 'y': its inputs are 'x', 'twice'"):
         lipaudit.audit(script, {"y": IMAGE})
     with pytest.raises(UsageError, match="size of input 'x' is not known"):
         lipaudit.audit(script)

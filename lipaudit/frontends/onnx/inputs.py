@@ -9,12 +9,19 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.errors import ModelLoadError
+from lipaudit.errors.inputs import (
+    AmbiguousSizeError,
+    FixedSizeError,
+    IntegerInputError,
+    NoFreeInputError,
+    OpenSizesError,
+    UnknownInputError,
+)
 from lipaudit.frontends.held_inputs import Fixed, as_tensor
 from lipaudit.frontends.onnx.operators import TORCH_DTYPES
 from lipaudit.frontends.onnx.side_inputs import needs_value
 from lipaudit.frontends.shapes import Shape, complete_shape
-from lipaudit.option_names import spell
 
 # how exporters and people call the axis of the batch
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
@@ -77,10 +84,10 @@ def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> tuple[list[GraphInput
     names = [i.name for i in inputs]
     for name in fixed:
         if name not in names:
-            raise UsageError(f"the model has no input named {name!r}; its inputs are {', '.join(map(repr, names))}")
+            raise UnknownInputError(name, names)
     free = [i for i in inputs if i.name not in fixed and i.dtype.is_floating_point]
     if not free:
-        raise UsageError("every input is held fixed: at least one must be free to have a bound")
+        raise NoFreeInputError
     return free, [i for i in inputs if i.name not in fixed and not i.dtype.is_floating_point]
 
 
@@ -89,11 +96,7 @@ def check_unheld(unheld: list[GraphInput], free: list[GraphInput], graph: onnx.G
     where = needs_value(graph, [i.name for i in unheld], [i.name for i in free]) if unheld else ""
     if where:
         entry = unheld[0]
-        raise UsageError(
-            f"the input {entry.name!r} of shape {entry.text} holds {str(entry.dtype).removeprefix('torch.')}, in which there is no "
-            f"Lipschitz constant, and the bound depends on its value ({where}): hold it at a value with "
-            f"{spell('fix', {entry.name: 'VALUE'})} (a number, a list or a tensor file)"
-        )
+        raise IntegerInputError(entry.name, entry.text, entry.dtype, where)
 
 
 def hold(
@@ -133,14 +136,11 @@ def resolve_inputs(
     names = [i.name for i in inputs]
     if "" in wanted:
         if len(inputs) != 1:
-            raise UsageError(
-                f"the model has the inputs {', '.join(names)}: say which one a size is for, "
-                f"{spell('input_shape', {names[0]: 'SIZES'})}"
-            )
+            raise AmbiguousSizeError(names)
         wanted[names[0]] = wanted.pop("")
     unknown = sorted(set(wanted) - set(names))
     if unknown:
-        raise UsageError(f"the model has no input named {unknown[0]!r}; its inputs are {', '.join(map(repr, names))}")
+        raise UnknownInputError(unknown[0], names)
     batches = {i.axes[0] for i in inputs if i.axes and isinstance(i.axes[0], str)}
     whole = whole or not _share_a_batch(inputs) or any(_is_whole(i, wanted.get(i.name)) for i in inputs)
     expected = {i.name: tuple(1 if axis in batches else axis for axis in i.axes) for i in inputs}
@@ -169,10 +169,7 @@ def _shape(entry: GraphInput, expected: tuple[int | str, ...], requested: Shape 
     if requested is None:
         if free:
             example = tuple("SIZE" if isinstance(axis, str) else axis for axis in expected[1:])
-            raise UsageError(
-                f"the input {entry.name!r} has the shape {entry.text} with the symbolic axes {', '.join(free)}: give the sizes "
-                f"with {spell('input_shape')}, for example {spell('input_shape', example)}"
-            )
+            raise OpenSizesError(entry.name, entry.text, example)
         return tuple(axis for axis in expected if isinstance(axis, int))
     if len(requested) == len(expected) and _may_be_literal(entry.axes[0], expected[0]):
         shape = requested
@@ -182,10 +179,7 @@ def _shape(entry: GraphInput, expected: tuple[int | str, ...], requested: Shape 
         shape = (first if expected[0] == 1 else template[0], *rest)
     for position, (size, axis, fixed) in enumerate(zip(shape, expected, entry.axes, strict=True)):
         if isinstance(fixed, int) and axis != size:
-            raise UsageError(
-                f"the file fixes the input {entry.name!r} at {entry.text}; {'x'.join(map(str, shape))} differs in axis "
-                f"{position}: export the model with a symbolic axis to audit other sizes"
-            )
+            raise FixedSizeError(entry.name, entry.text, shape, position)
     return shape
 
 

@@ -21,12 +21,14 @@ _NO_MEMORY = (
 def shown(value: object) -> str:
     """A value in a message: numbers, texts and sequences as Python writes them, anything else by its type.
 
-    >>> shown(0.5), shown("x" * 100)[-5:], shown({})
-    ('0.5', 'xx...', 'a dict')
+    >>> shown(0.5), shown("x" * 100)[-5:], shown({}), shown(dict)
+    ('0.5', 'xx...', 'a dict', 'the class dict')
     """
     if value is None or isinstance(value, bool | int | float | str | tuple | list):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:77]}..."
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
@@ -84,6 +86,24 @@ class UnknownChoiceError(UsageError):
 
     def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
         super().__init__(f"there is no {kind} {shown(name)}: choose one of {', '.join(choices)}")
+
+
+class RepeatedNameError(UsageError):
+    """A name that a list, or several options, may have once.
+
+    >>> print(RepeatedNameError("--methods", "ryu2019"))
+    --methods names 'ryu2019' twice: name it once
+    """
+
+    def __init__(self, option: str, name: str) -> None:
+        super().__init__(f"{option} names {name!r} twice: name it once")
+
+
+class EmptyListError(UsageError):
+    """A list without entries, where no list stands for a default."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__(f"{option} is empty: leave it out for the default, or name some")
 
 
 class ConflictError(UsageError):
