@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from lipaudit.records.codec import encode
@@ -63,6 +64,7 @@ def estimated(name: str, factor: float = 2.0, op: str = "conv2d", **changes: Any
     return layer(name, op=op, **{"rigor": "estimate", **bare, **figures, **changes})
 
 
+@cache
 def resnet_layers() -> tuple[LayerRecord, ...]:
     layers = [
         layer("conv1", 4.7512, input_size=(224, 224), weight_shape=(64, 3, 7, 7), details="s2 p3", folded=("bn1",)),

@@ -3,6 +3,7 @@ import itertools
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import onnx
@@ -56,10 +57,17 @@ def test_operator_converts_and_agrees_with_onnxruntime(case, tmp_path):
 _CHANGED = {("Resize", 10), ("GlobalLpPool", 17)}  # the meaning of inputs changed; no implementation knows it later
 
 
+@cache
+def _versions(op):
+    schemas = onnx.defs.get_all_schemas_with_history()
+    return sorted(
+        {s.since_version for s in schemas if (s.domain, s.name) == ("", op)} | {onnx.defs.onnx_opset_version()}
+    )
+
+
 def _newer(case):
     """The case at each later version of its operator that still takes it, and at the newest operator set of all."""
-    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == ("", case.op)]
-    for opset in sorted({s.since_version for s in schemas} | {onnx.defs.onnx_opset_version()}):
+    for opset in _versions(case.op):
         later = replace(case, opset=opset)
         context = onnx.checker.C.CheckerContext()
         context.ir_version, context.opset_imports = 12, {"": opset}
