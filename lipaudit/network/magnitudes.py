@@ -20,7 +20,7 @@ from lipaudit.network.domain import Domain
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import held, interval_of, passed
+from lipaudit.rules.rule import interval_of, radii_of, region_of
 from lipaudit.spectral.interval import Interval
 
 
@@ -56,8 +56,8 @@ class Extents:
             return
         operands = self.operands(node)
         nothing = tuple(Radii(o.shape) for o in node.outputs)
-        radii = passed(node, effect, operands) if effect.status is Status.FINITE else nothing
-        for region in (held(node, operands), self._between(node)):
+        radii = radii_of(node, effect, operands) if effect.status is Status.FINITE else nothing
+        for region in (region_of(node, operands), self._between(node)):
             if region is not None and region.radii[0].total.log_upper < radii[0].total.log_upper:
                 radii = region.radii
                 self._centres.override(node.name, region.centre)

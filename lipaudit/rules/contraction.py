@@ -22,7 +22,7 @@ from lipaudit.rules.region.radii import Radii
 from lipaudit.spectral.bracket import Bracket
 
 
-def factors_of(product: Contraction, left: Magnitude, right: Magnitude) -> tuple[Bracket, Bracket]:
+def product_factors(product: Contraction, left: Magnitude, right: Magnitude) -> tuple[Bracket, Bracket]:
     """The constants in the left and in the right operand, the other one held fixed."""
     shared = product.shared
     return (
@@ -31,12 +31,12 @@ def factors_of(product: Contraction, left: Magnitude, right: Magnitude) -> tuple
     )
 
 
-def effect_of(product: Contraction, left: Magnitude, right: Magnitude) -> Effect:
+def product_effect(product: Contraction, left: Magnitude, right: Magnitude) -> Effect:
     """The effect of the product in both operands."""
-    return Effect.stretch(*factors_of(product, left, right))
+    return Effect.stretch(*product_factors(product, left, right))
 
 
-def radii_of(product: Contraction, node: Node, left: Magnitude, right: Magnitude) -> Radii:
+def product_radii(product: Contraction, node: Node, left: Magnitude, right: Magnitude) -> Radii:
     """How far the product strays from the product of the centres: |a b - c_a c_b| <= |da b| + |c_a db|."""
     shape = node.outputs[0].shape
     everything = frozenset(range(len(shape)))

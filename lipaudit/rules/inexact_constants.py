@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Node, parts
+from lipaudit.graph.ops import ALIASES
 from lipaudit.rules.effect import Effect
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.spectral.bracket import Rigor
@@ -17,7 +18,7 @@ _ADDITIONS = {"aten.add.Tensor", "aten.sub.Tensor", "aten.cat.default", "aten.st
 
 def without_margin(node: Node) -> bool:
     """Whether the constant of an operation depends on numbers that are not known exactly, and its rule does not say how far."""
-    if node.op in (CONVOLUTION, DENSE, SCALE) or node.op in _ADDITIONS:
+    if node.op in (CONVOLUTION, DENSE, SCALE) or ALIASES.get(node.op, node.op) in _ADDITIONS:
         return False
     read = (argument for key, argument in node.arguments.items() if key not in _ADDED)
     return any(constant.error for argument in read for constant in parts(argument, Constant))

@@ -150,3 +150,50 @@ def is_float(info: TensorInfo) -> bool:
 def repeats(argument: Argument, output: TensorInfo) -> int:
     """How often each element of an operand occurs when it is broadcast to the output's shape."""
     return numel(output) // max(1, math.prod(shape_of(argument)))
+
+
+def interval_of_operand(node: Node, key: str, intervals: tuple[Interval, ...]) -> Interval:
+    """The interval that holds every entry of an operand: a data-dependent one's among ``intervals``, a constant's own."""
+    argument = node[key]
+    if isinstance(argument, Ref):
+        position = sum(count_refs(a) for k, a in list(node.arguments.items())[: list(node.arguments).index(key)])
+        return intervals[position]
+    if isinstance(argument, int | float):
+        return interval_of_number(argument)
+    return interval_of_constant(argument) if isinstance(argument, Constant) else Interval()
+
+
+def intervals_of_parts(argument: Argument, intervals: tuple[Interval, ...]) -> list[Interval]:
+    """The interval of every tensor in a list; ``intervals`` are those of the data-dependent ones."""
+    known = iter(intervals)
+    parts = argument if isinstance(argument, tuple) else (argument,)
+    return [
+        next(known) if isinstance(p, Ref) else interval_of_constant(p) if isinstance(p, Constant) else Interval()
+        for p in parts
+    ]
+
+
+def interval_of_constant(tensor: Constant) -> Interval:
+    """From the smallest to the largest entry; of an unknown, complex or empty tensor, or one with NaN, nothing is known."""
+    value = tensor.value.detach()
+    if not tensor.known or value.is_meta or value.is_complex() or value.numel() == 0:
+        return Interval()
+    if not value.is_floating_point():
+        low, high = (int(end) for end in (value.min(), value.max()))
+        return Interval.of(low).union(Interval.of(high))
+    value = value.to("cpu", torch.float64)
+    return Interval() if bool(value.isnan().any()) else Interval(float(value.min()), float(value.max()))
+
+
+def interval_of_number(value: float) -> Interval:
+    """A number that a node holds; an integer may be none that a float can be."""
+    return Interval.of(value) if isinstance(value, int) else Interval.point(value)
+
+
+def interval_of_factor(node: Node, key: str) -> Interval:
+    """A weight of a sum, a number or a constant of one entry, 1 where it is missing; of a complex one nothing is known."""
+    argument: Argument = node.get(key, 1)
+    if isinstance(argument, int | float):
+        return interval_of_number(argument)
+    single = isinstance(argument, Constant) and argument.value.numel() == 1
+    return interval_of_constant(argument) if isinstance(argument, Constant) and single else Interval()

@@ -1,37 +1,60 @@
-"""One registry from operation to rule.
+"""One registry of operations, each with up to five facets side by side.
 
-A rule is a function of one node that says how much the operation can stretch a perturbation of its data-dependent
-inputs. It is registered by ATen overload name; registering a name twice raises. An operation without a rule is
-``unsupported``; it is never counted as 1.
+- **constant**: how far the operation can stretch a difference of its inputs (:class:`Rule`). An operation without one is
+  ``unsupported``; it is never counted as 1.
+- **radii**: how far the outputs stray from the image of the inputs' centres, along which axes (:mod:`lipaudit.rules.region.radii`).
+  Without this facet the whole tensor is followed with the constant.
+- **region**: a region that holds the output whatever the input is (a softmax, a normalised row), around a centre of its own.
+- **interval**: an interval that holds every entry of the output, from those of the inputs. Without it nothing is claimed.
+- **pull_back**: a quadratic form on the output carried back to the inputs (:mod:`lipaudit.rules.pull_back`).
+
+:func:`operations` names operations by their overloads, ``operations("aten.tanh.default").constant(...)``; its methods register facets for
+all of them. A second facet of one kind for one operation is an error.
+
+An alias (:data:`lipaudit.graph.ops.ALIASES`) has the facets of its operation, and can have none of its own: what asks for a facet
+translates the node first. ``docs/adding_an_operation.md`` registers an operation with every facet.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from lipaudit.errors import MethodError, RegistryError
+from lipaudit.graph.aliases import canonical
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import ALIASES
 from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.inexact_constants import numerical, without_margin
+from lipaudit.rules.pull_back import PullBackFunction, QuadraticForm, Weights
+from lipaudit.rules.radii_facets import entrywise as entrywise_radii
+from lipaudit.rules.radii_facets import whole_tensor
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 
-RuleFunction: TypeAlias = Callable[[Node, Settings], Effect]
+ConstantFunction: TypeAlias = Callable[[Node, Settings], Effect]
+RadiiFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
+RegionFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
+IntervalFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval | tuple[Interval, ...]]
+_Facet = TypeVar("_Facet", bound=Callable[..., object])
+_Radii = TypeVar("_Radii", bound=RadiiFunction)
+_Region = TypeVar("_Region", bound=RegionFunction)
+_Interval = TypeVar("_Interval", bound=IntervalFunction)
+_PullBack = TypeVar("_PullBack", bound=PullBackFunction)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A registered rule: ``formula`` in one line of plain text, ``source`` names the theorem or section it rests on.
+    """The constant of an operation: ``formula`` in one line of plain text, ``source`` names the theorem or section it rests on.
 
+    ``family`` is the module that registers it.
     ``exact`` claims that the factor equals the operation's true constant (up to the tolerance); conformance checks it.
     ``two_sided`` says that the factor's lower end is a lower bound of the operation's true constant (always so if exact).
-    ``entrywise`` says that the factor bounds the slope of a function of each entry by itself.
+    ``entrywise`` says that the factor bounds the slope of a function of each entry by itself; it gives the radii as well.
     ``trivial`` marks operations that neither stretch nor compute anything (views, dropout in eval mode): they get no row
     in the report's table of layers.
     ``where_bounded`` marks operations that, for some operands, have a constant only where those are bounded
@@ -42,8 +65,9 @@ class Rule:
     """
 
     name: str
+    family: str
     ops: tuple[str, ...]
-    function: RuleFunction
+    function: ConstantFunction
     formula: str
     source: str
     exact: bool = False
@@ -55,66 +79,138 @@ class Rule:
     covers: Callable[[Node], bool] | None = None
 
 
-_RULES: dict[str, Rule] = {}
+@dataclass(frozen=True)
+class Operation:
+    """What is registered for one operation."""
+
+    constant: Rule | None = None
+    radii: RadiiFunction | None = None
+    region: RegionFunction | None = None
+    interval: IntervalFunction | None = None
+    pull_back: PullBackFunction | None = None
 
 
-def rule(
-    *ops: str,
-    formula: str,
-    source: str,
-    exact: bool = False,
-    two_sided: bool = False,
-    trivial: bool = False,
-    entrywise: bool = False,
-    where_bounded: bool = False,
-    complex_numbers: bool = False,
-    covers: Callable[[Node], bool] | None = None,
-) -> Callable[[RuleFunction], RuleFunction]:
-    """Register the decorated function as the rule for every overload name in ``ops``."""
+def _with_aliases(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(n for name in names for n in (name, *(a for a, operation in ALIASES.items() if operation == name)))
 
-    def register(function: RuleFunction) -> RuleFunction:
-        entry = Rule(
-            function.__name__,
-            ops,
-            function,
-            formula,
-            source,
-            exact=exact,
-            two_sided=exact or two_sided,
-            trivial=trivial,
-            entrywise=entrywise,
-            where_bounded=where_bounded,
-            complex_numbers=complex_numbers,
-            covers=covers,
-        )
-        for op in ops:
-            if op in _RULES:
-                raise RegistryError(f"{op} has two rules: {_RULES[op].name} and {entry.name}")
-            _RULES[op] = entry
+
+FACETS = ("constant", "radii", "region", "interval", "pull_back")
+_OPERATIONS: dict[str, Operation] = {}
+
+
+def _register(names: tuple[str, ...], facet: str, value: Any) -> None:
+    for name in names:
+        if name in ALIASES:
+            raise RegistryError(f"{name} is a spelling of {ALIASES[name]}: register the {facet} of that")
+        known = _OPERATIONS.get(name, Operation())
+        if getattr(known, facet) is not None:
+            raise RegistryError(f"{name} has two entries of its {facet}")
+        _OPERATIONS[name] = replace(known, **{facet: value})
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Operations that share facets: each method registers one for all of them."""
+
+    names: tuple[str, ...]
+
+    def __or__(self, other: Operations) -> Operations:
+        """The operations of both."""
+        return Operations((*self.names, *other.names))
+
+    def constant(
+        self,
+        *,
+        formula: str,
+        source: str,
+        exact: bool = False,
+        two_sided: bool = False,
+        trivial: bool = False,
+        entrywise: bool = False,
+        where_bounded: bool = False,
+        complex_numbers: bool = False,
+        covers: Callable[[Node], bool] | None = None,
+    ) -> Callable[[ConstantFunction], ConstantFunction]:
+        """Register the decorated function as the constant; the arguments are the fields of :class:`Rule`."""
+
+        def register(function: ConstantFunction) -> ConstantFunction:
+            entry = Rule(
+                function.__name__,
+                function.__module__.rpartition(".")[2],
+                _with_aliases(self.names),
+                function,
+                formula,
+                source,
+                exact=exact,
+                two_sided=exact or two_sided,
+                trivial=trivial,
+                entrywise=entrywise,
+                where_bounded=where_bounded,
+                complex_numbers=complex_numbers,
+                covers=covers,
+            )
+            _register(self.names, "constant", entry)
+            if entrywise:
+                _register(self.names, "radii", entrywise_radii)
+            return function
+
+        return register
+
+    def radii(self, function: _Radii) -> _Radii:
+        """Register how the operations pass radii on, given their effect and the magnitudes of their operands."""
+        return self._facet("radii", function)
+
+    def region(self, function: _Region) -> _Region:
+        """Register a region that holds the output for every input."""
+        return self._facet("region", function)
+
+    def interval(self, function: _Interval) -> _Interval:
+        """Register the interval that holds every entry of the output, or one per output, from those of the operands."""
+        return self._facet("interval", function)
+
+    def pull_back(self, function: _PullBack) -> _PullBack:
+        """Register how a quadratic form on the output is carried back to the inputs."""
+        return self._facet("pull_back", function)
+
+    def _facet(self, facet: str, function: _Facet) -> _Facet:
+        _register(self.names, facet, function)
         return function
 
-    return register
+
+def operations(*names: str) -> Operations:
+    """The operations of these overload names (``aten.conv2d.default``), to register facets for."""
+    return Operations(names)
+
+
+def find_operation(op: str) -> Operation:
+    """Everything that is registered for an overload name or what it is a spelling of."""
+    return _OPERATIONS.get(ALIASES.get(op, op), Operation())
 
 
 def find_rule(op: str) -> Rule | None:
     """The rule for an overload name, or None."""
-    return _RULES.get(op)
+    return find_operation(op).constant
 
 
 def has_rule(node: Node) -> bool:
     """Whether a rule is registered for a node's operation, in the form that it has there."""
-    entry = _RULES.get(node.op)
-    return entry is not None and (entry.covers is None or entry.covers(node))
+    entry = find_rule(node.op)
+    return entry is not None and (entry.covers is None or entry.covers(canonical(node)))
+
+
+def all_operations() -> dict[str, Operation]:
+    """Every registered operation by overload name, its aliases included."""
+    return {alias: _OPERATIONS[name] for name in _OPERATIONS for alias in _with_aliases((name,))}
 
 
 def all_rules() -> dict[str, Rule]:
     """Every registered rule by overload name."""
-    return dict(_RULES)
+    return {op: entry.constant for op, entry in all_operations().items() if entry.constant is not None}
 
 
 def apply_rule(node: Node, settings: Settings) -> Effect:
     """The effect of a node; ``unsupported`` where no rule is registered."""
-    entry = _RULES.get(node.op)
+    entry = find_rule(node.op)
     if entry is None:
         return Effect.unsupported(f"no rule for {node.op}")
     if not entry.complex_numbers and any(t.dtype.is_complex for t in (*(r.info for r in node.refs), *node.outputs)):
@@ -123,7 +219,7 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
     if undefined:
         return Effect.unsupported(f"the argument {undefined[0]} of {node.op} is NaN")
     try:
-        effect = entry.function(node, settings)
+        effect = entry.function(canonical(node), settings)
     except MethodError as error:
         return Effect.unsupported(str(error))
     if effect.status is Status.FINITE and len(effect.factors) != len(node.refs):
@@ -137,78 +233,29 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
     return numerical(effect) if without_margin(node) else effect
 
 
-PassFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
-CeilingFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
-RangeFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval | tuple[Interval, ...]]
-_Range = TypeVar("_Range", bound=RangeFunction)
-
-_PASSES: dict[str, PassFunction] = {}
-_CEILINGS: dict[str, CeilingFunction] = {}
-_RANGES: dict[str, RangeFunction] = {}
-
-
-def _register(table: dict[str, Callable[..., object]], ops: Iterable[str], function: Callable[..., object]) -> None:
-    for op in ops:
-        if op in table:
-            raise RegistryError(f"{op} is registered twice: {table[op].__name__} and {function.__name__}")
-        table[op] = function
-
-
-def passes(*ops: str) -> Callable[[PassFunction], PassFunction]:
-    """Register how the named operations pass radii on."""
-
-    def register(function: PassFunction) -> PassFunction:
-        _register(_PASSES, ops, function)  # type: ignore[arg-type]
-        return function
-
-    return register
-
-
-def ceiling(*ops: str) -> Callable[[CeilingFunction], CeilingFunction]:
-    """Register a region that holds the output of the named operations for every input."""
-
-    def register(function: CeilingFunction) -> CeilingFunction:
-        _register(_CEILINGS, ops, function)  # type: ignore[arg-type]
-        return function
-
-    return register
-
-
-def ranged(*ops: str) -> Callable[[_Range], _Range]:
-    """Register the interval that holds every entry of the output of the named operations."""
-
-    def register(function: _Range) -> _Range:
-        _register(_RANGES, ops, function)  # type: ignore[arg-type]
-        return function
-
-    return register
-
-
-def passed(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+def radii_of(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """The radii of a node's outputs around the image of its operands' centres."""
     if not any(operand.radii.finite for operand in operands):
         return tuple(Radii(o.shape) for o in node.outputs)
-    if (function := _PASSES.get(node.op)) is not None:
-        return function(node, effect, operands)
-    return whole(node, effect, operands)
+    return (find_operation(node.op).radii or whole_tensor)(canonical(node), effect, operands)
 
 
-def whole(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """The radius of the whole tensor only: the constants times those of the operands."""
-    total = Bracket.sum([c * m.radii.total for c, m in zip(effect.factors, operands, strict=True)])
-    return tuple(Radii.of(o.shape, {tuple(range(len(o.shape))): total}) for o in node.outputs)
-
-
-def held(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
+def region_of(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
     """The region that holds a node's output whatever its input is, None if there is none."""
-    function = _CEILINGS.get(node.op)
-    return None if function is None else function(node, operands)
+    function = find_operation(node.op).region
+    return None if function is None else function(canonical(node), operands)
 
 
 def interval_of(node: Node, intervals: tuple[Interval, ...], output: int | None = None) -> Interval:
     """The interval that holds every entry of a node's outputs, or of one of them."""
-    function = _RANGES.get(node.op)
-    found = Interval() if function is None else function(node, intervals)
-    if isinstance(found, Interval):
-        return found
-    return found[output] if output is not None else reduce(Interval.union, found)
+    function = find_operation(node.op).interval
+    image = Interval() if function is None else function(canonical(node), intervals)
+    if isinstance(image, Interval):
+        return image
+    return image[output] if output is not None else reduce(Interval.union, image)
+
+
+def pull_back_of(node: Node, form: QuadraticForm, weights: Weights) -> tuple[QuadraticForm, ...] | None:
+    """Forms on the inputs of a node that bound a form on its output, None where no pull-back is registered."""
+    function = find_operation(node.op).pull_back
+    return None if function is None else function(canonical(node), form, weights)

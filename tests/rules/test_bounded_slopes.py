@@ -14,7 +14,7 @@ from torch import nn
 import lipaudit
 from lipaudit.graph.node import Argument, Node, Ref, TensorInfo
 from lipaudit.rules.effect import Effect, Settings, Status
-from lipaudit.rules.ops.bounded_operand import _SLOPES
+from lipaudit.rules.ops.bounded_operand import FUNCTIONS
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
 from lipaudit.rules.rule import apply_rule
@@ -60,7 +60,7 @@ def on(interval: Interval, name: str, **arguments: Argument) -> Effect:
 
 
 def test_every_function_is_tried() -> None:
-    assert set(DERIVATIVES) == set(_SLOPES)
+    assert set(DERIVATIVES) == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)

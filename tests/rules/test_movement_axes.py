@@ -24,7 +24,7 @@ import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.region.magnitude import Interval, Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import all_rules, apply_rule, passed
+from lipaudit.rules.rule import all_rules, apply_rule, radii_of
 from tests.nodes import Data, Operation, data, operation
 
 # op, arguments, named arguments
@@ -33,8 +33,8 @@ X = data(2, 3, 4)
 SQUARE = data(2, 3, 3)
 AXES = range(-3, 3)
 F64 = torch.float64
-# What these modules hold is movement, but for the larger or smaller of several tensors and their order, which depend on the data.
-MODULES = {f"lipaudit.rules.{name}" for name in ("movement", "repetition", "joining")}
+# What these families hold is movement, but for the larger or smaller of several tensors and their order, which depend on the data.
+FAMILIES = {"views", "permutations", "selection", "repetition", "concatenation", "choices"}
 NO_MOVEMENT = {"extremum", "ordered_pairs"}
 
 
@@ -60,7 +60,17 @@ def views() -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield from ((name, (X, shape)) for shape in shapes)
     for name in ("view_as", "reshape_as"):
         yield from ((name, (X, torch.zeros(shape))) for shape in shapes)
-    for name in ("ravel", "contiguous", "clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "atleast_1d"):
+    for name in (
+        "ravel",
+        "contiguous",
+        "clone",
+        "alias",
+        "detach",
+        "detach_",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "atleast_1d",
+    ):
         yield name, (X,)
     yield "atleast_1d", (data(),)
     for start, end in itertools.product(AXES, AXES):
@@ -237,9 +247,8 @@ ELSEWHERE = {"aten.col2im.default", "aten.native_dropout.default", "aten.empty_l
 
 
 def test_every_movement_rule_is_tried() -> None:
-    rules = {
-        op for op, rule in all_rules().items() if rule.function.__module__ in MODULES and rule.name not in NO_MOVEMENT
-    }
+    rules = {op for op, rule in all_rules().items() if rule.family in FAMILIES and rule.name not in NO_MOVEMENT}
+    assert {all_rules()[op].family for op in rules} == FAMILIES
     missing = sorted(rules - {op for op, _, _ in CALLS} - ELSEWHERE)
     assert not missing, f"movement rules that are not tried on all sets of axes (add them to `calls`): {missing}"
     assert len(CALLS) > 800
@@ -260,7 +269,7 @@ def check(built: Operation, label: str) -> None:
     check_constants(built, effect, numbers, label)
     for known in subsets(max((len(x.shape) for x in built.inputs), default=0)):
         operands = tuple(unit_slices(x, known) for x in built.inputs)
-        for radii, image in zip(passed(built.node, effect, operands), numbers, strict=True):
+        for radii, image in zip(radii_of(built.node, effect, operands), numbers, strict=True):
             assert radii.shape == tuple(image.shape), label
             for axes in subsets(image.dim()):
                 found = radii.over(axes)

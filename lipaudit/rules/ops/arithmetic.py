@@ -13,11 +13,14 @@ import torch
 
 from lipaudit.graph.contraction import entrywise_product
 from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
-from lipaudit.rules.contraction import effect_of, factors_of, radii_of
+from lipaudit.graph.ops import aten
+from lipaudit.rules.contraction import product_effect, product_factors, product_radii
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import (
     constant,
     count_refs,
+    interval_of_factor,
+    interval_of_operand,
     is_finite,
     largest,
     number,
@@ -27,10 +30,12 @@ from lipaudit.rules.operands import (
     shape_of,
     stretch,
 )
+from lipaudit.rules.radii_facets import whole_tensor
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii, joined
-from lipaudit.rules.rule import passes, rule, whole
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
 _ONE = Bracket.exact(1.0)
 LINEAR = "the largest column norm of a matrix with orthogonal columns"
@@ -38,10 +43,17 @@ DIVISION = "division by a data-dependent tensor: no finite constant holds over a
 GATING = "product of two data-dependent tensors (gating): no finite constant holds over all inputs"
 
 
-@rule(
-    "aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor", "aten.add.Scalar", "aten.sub.Scalar", "aten.rsub.Scalar",
-    formula="1 and |alpha|, times sqrt(copies by broadcasting); the terms add",
-    source="triangle inequality", exact=True, complex_numbers=True,
+ADD, SUB, RSUB = (operations(*aten(f"{name}.Tensor")) for name in ("add", "sub", "rsub"))
+SUMS = ADD | SUB | RSUB
+LERP = operations(*aten("lerp.Scalar"))
+MULTIPLY = operations(*aten("mul.Tensor"))
+DIVIDE = operations(*aten("div.Tensor", "div.Tensor_mode"))
+ADD_SCALED = operations(*aten("addcmul", "addcdiv"))
+
+
+@SUMS.constant(
+    formula="1 and |alpha|, times sqrt(copies by broadcasting); the terms add", source="triangle inequality", exact=True,
+    complex_numbers=True,
 )  # fmt: skip
 def add(node: Node, _settings: Settings) -> Effect:
     """self + alpha other, self - alpha other, other - alpha self; constants do not count."""
@@ -55,7 +67,26 @@ def add(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {name: weight * root(repeats(node[name], node.output)) for name, weight in weights.items()})
 
 
-@rule("aten.lerp.Scalar", formula="|1 - weight| and |weight|; the terms add", source="triangle inequality", exact=True)
+@SUMS.radii
+def added_deviations(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """Deviations add."""
+    alpha = rounded(abs(number(node, "alpha")))
+    weights = {"self": alpha, "other": _ONE} if node.op.startswith("aten.rsub") else {"self": _ONE, "other": alpha}
+    factors = [weights[name] for name in ("self", "other") if node.arguments[name] in node.refs]
+    return (joined(node.output.shape, zip(factors, (m.radii for m in operands), strict=True)),)
+
+
+@SUMS.interval
+def sums(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """self + alpha other, self - alpha other, other - alpha self."""
+    left, right = (interval_of_operand(node, key, intervals) for key in ("self", "other"))
+    alpha = interval_of_factor(node, "alpha")
+    if "rsub" in node.op:
+        return right - alpha * left
+    return left - alpha * right if "sub" in node.op else left + alpha * right
+
+
+@LERP.constant(formula="|1 - weight| and |weight|; the terms add", source="triangle inequality", exact=True)
 def lerp(node: Node, _settings: Settings) -> Effect:
     """(1 - weight) self + weight end."""
     weight = number(node, "weight")
@@ -63,30 +94,49 @@ def lerp(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {name: factor * root(repeats(node[name], node.output)) for name, factor in weights.items()})
 
 
-@rule(
-    "aten.mul.Tensor",
-    "aten.mul.Scalar",
-    formula="max|c|, with broadcasting max_i sqrt(sum_j c_j^2)",
-    source=LINEAR,
-    exact=True,
-    where_bounded=True,
+@LERP.radii
+def interpolated_deviations(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """Weighted deviations add."""
+    weight = number(node, "weight")
+    weights = {"self": rounded(abs(1 - weight)), "end": Bracket.exact(abs(weight))}
+    factors = [weights[name] for name in ("self", "end") if count_refs(node[name])]
+    return (joined(node.output.shape, zip(factors, (m.radii for m in operands), strict=True)),)
+
+
+@LERP.interval
+def interpolated(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """(1 - weight) self + weight end."""
+    left, right = (interval_of_operand(node, key, intervals) for key in ("self", "end"))
+    weight = Interval.point(number(node, "weight"))
+    return (1.0 - weight) * left + weight * right
+
+
+@MULTIPLY.constant(
+    formula="max|c|, with broadcasting max_i sqrt(sum_j c_j^2)", source=LINEAR, exact=True, where_bounded=True,
     complex_numbers=True,
-)
+)  # fmt: skip
 def multiply(node: Node, _settings: Settings) -> Effect:
     """A product with a constant; a product of two data-dependent tensors has no finite constant."""
     if count_refs(node["self"]) and count_refs(node["other"]):
         if node.output.dtype.is_complex:
             return Effect.unbounded(GATING)
         product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
-        return Effect.where_bounded(GATING, lambda operands: effect_of(product, *operands))
+        return Effect.where_bounded(GATING, lambda operands: product_effect(product, *operands))
     varying, fixed = ("self", "other") if count_refs(node["self"]) else ("other", "self")
     return _scaled(node, {varying: moduli(node, fixed)})
 
 
-@rule(
-    "aten.div.Tensor", "aten.div.Scalar", "aten.div.Tensor_mode", "aten.div.Scalar_mode",
-    formula="max|1/c|, with broadcasting max_i sqrt(sum_j 1/c_j^2)", source=LINEAR, exact=True,
-    where_bounded=True, complex_numbers=True,
+@MULTIPLY.interval
+def products(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """self other; of a tensor with itself, a square."""
+    if len(node.refs) == 2 and node.refs[0].name == node.refs[1].name:
+        return intervals[0] ** 2
+    return interval_of_operand(node, "self", intervals) * interval_of_operand(node, "other", intervals)
+
+
+@DIVIDE.constant(
+    formula="max|1/c|, with broadcasting max_i sqrt(sum_j 1/c_j^2)", source=LINEAR, exact=True, where_bounded=True,
+    complex_numbers=True,
 )  # fmt: skip
 def divide(node: Node, _settings: Settings) -> Effect:
     """A quotient by a constant; by a data-dependent tensor where that stays away from zero; a rounded one jumps."""
@@ -102,14 +152,15 @@ def divide(node: Node, _settings: Settings) -> Effect:
     return _scaled(node, {"self": divisor.reciprocal()})
 
 
-@rule(
-    "aten.addcmul.default",
-    "aten.addcdiv.default",
-    formula="1 and max|value c|; the terms add",
-    source=LINEAR,
-    exact=True,
-    where_bounded=True,
-)
+@DIVIDE.interval
+def quotients(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """self / other for a divisor that does not vanish."""
+    if node.get("rounding_mode") is not None:
+        return Interval()
+    return interval_of_operand(node, "self", intervals) / interval_of_operand(node, "other", intervals)
+
+
+@ADD_SCALED.constant(formula="1 and max|value c|; the terms add", source=LINEAR, exact=True, where_bounded=True)
 def add_scaled(node: Node, _settings: Settings) -> Effect:
     """self + value tensor1 tensor2, or self + value tensor1 / tensor2, with at most one data-dependent factor."""
     first, second = count_refs(node["tensor1"]), count_refs(node["tensor2"])
@@ -134,7 +185,7 @@ def _added_product(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
     # the product may be broadcast further, to the shape of what it is added to
     copies = root(math.prod(node.output.shape) // max(1, math.prod(shape)))
     scale = Bracket.exact(abs(number(node, "value"))) * copies
-    factors = [scale * factor for factor in factors_of(entrywise_product(left, right, shape), *operands[-2:])]
+    factors = [scale * factor for factor in product_factors(entrywise_product(left, right, shape), *operands[-2:])]
     own = [root(repeats(node["self"], node.output))] if count_refs(node["self"]) else []
     return Effect.stretch(*own, *factors)
 
@@ -154,11 +205,19 @@ def _quotient(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
             return Effect.unsupported("division of what is neither data-dependent nor a constant")
         return Effect.stretch(rounded(largest(value)) * inverse * inverse * root(repeats(node["other"], node.output)))
     product = entrywise_product(shape_of(node["self"]), shape_of(node["other"]), node.output.shape)
-    _, numerators = factors_of(product, operands[0], operands[1])
+    _, numerators = product_factors(product, operands[0], operands[1])
     return Effect.stretch(inverse * copies, numerators * inverse * inverse)
 
 
-@passes("aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar")
+@ADD_SCALED.interval
+def sums_of_products(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """self + value tensor1 tensor2, or self + value tensor1 / tensor2."""
+    own, first, second = (interval_of_operand(node, key, intervals) for key in ("self", "tensor1", "tensor2"))
+    product = first / second if node.op.startswith("aten.addcdiv") else first * second
+    return own + interval_of_factor(node, "value") * product
+
+
+@(MULTIPLY | operations(*aten("div.Tensor"))).radii
 def products_and_quotients(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """A constant factor scales every entry; for two data-dependent factors see :mod:`lipaudit.rules.contraction`."""
     shape = node.output.shape
@@ -166,12 +225,12 @@ def products_and_quotients(node: Node, effect: Effect, operands: tuple[Magnitude
         divides = node.op.startswith("aten.div")
         value = moduli(node, "other" if isinstance(node["self"], Ref) else "self")
         if value is None or (divides and not isinstance(node["self"], Ref)):
-            return whole(node, effect, operands)
+            return whole_tensor(node, effect, operands)
         return (joined(shape, [(rounded(largest(value.reciprocal() if divides else value)), operands[0].radii)]),)
     if node.op.startswith("aten.div"):
-        return whole(node, effect, operands)
+        return whole_tensor(node, effect, operands)
     product = entrywise_product(operands[0].shape, operands[1].shape, shape)
-    return (radii_of(product, node, *operands),)
+    return (product_radii(product, node, *operands),)
 
 
 def moduli(node: Node, key: str) -> torch.Tensor | None:

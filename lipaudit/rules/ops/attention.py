@@ -23,22 +23,25 @@ import math
 import torch
 
 from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
-from lipaudit.rules.operands import constant, count_refs, is_float, root, rounded, shape_of
+from lipaudit.rules.interval_facets import ZERO
+from lipaudit.rules.operands import constant, count_refs, interval_of_operand, is_float, root, rounded, shape_of
 from lipaudit.rules.region.magnitude import Magnitude, Region, computed_size, fixed
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import ceiling, rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
-ATTENTION = (
+NO_CONSTANT = (
     "dot-product attention: its slope grows with the queries, keys and values; no finite constant holds over all inputs"
 )
+ATTENTION = operations(*aten("scaled_dot_product_attention"))
 _OPERANDS = ("query", "key", "value")
 _ROOT_HALF = rounded(math.sqrt(0.5))
 
 
-@rule(
-    "aten.scaled_dot_product_attention.default",
+@ATTENTION.constant(
     formula="unbounded; s R_k R_v in q, s |Q|_F R_v / sqrt(2) in k, sqrt(n) in v, R_v / sqrt(2) in a bias, where the rows are bounded by R",
     source="softmax(s Q K^T) V is not globally Lipschitz (Kim, Papamakarios, Mnih, ICML 2021)",
     where_bounded=True,
@@ -52,7 +55,7 @@ def attention(node: Node, _settings: Settings) -> Effect:
         return Effect.unsupported("attention with dropout is random; audit the network in eval mode")
     if any(not count_refs(node[key]) and constant(node, key) is None for key in _OPERANDS):
         return Effect.unsupported("attention of what is neither data-dependent nor a real constant")
-    return Effect.where_bounded(ATTENTION, lambda operands: _bounded(node, operands))
+    return Effect.where_bounded(NO_CONSTANT, lambda operands: _bounded(node, operands))
 
 
 def _copies(node: Node, name: str) -> int:
@@ -115,7 +118,7 @@ def _every_query_has_a_key(node: Node) -> bool:
     return bool(open_to.any(-1).all())
 
 
-@ceiling("aten.scaled_dot_product_attention.default")
+@ATTENTION.region
 def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None:
     """Every row of the output is a weighted mean of rows of the values; that of a query without a key is 0 in torch."""
     if not _every_query_has_a_key(node):
@@ -127,3 +130,10 @@ def weighted_means(node: Node, operands: tuple[Magnitude, ...]) -> Region | None
         return None
     centre: torch.Tensor | float = 0.0 if mean is None else mean.expand(shape)
     return Region((Radii.of(shape, {(-1,): rows}),), centre)
+
+
+@ATTENTION.interval
+def weighted_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Means of entries of the values; 0 for a query without a key."""
+    value = interval_of_operand(node, "value", intervals)
+    return value if _every_query_has_a_key(node) else value.union(ZERO)

@@ -10,10 +10,15 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.interval_facets import NOT_NEGATIVE, always
 from lipaudit.rules.operands import number, root, rounded, shape_of, stretch
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+
+CDIST = operations(*aten("cdist", "_cdist_forward"))
+PDIST = operations(*aten("pdist", "_pdist_forward"))
 
 
 def _scale(node: Node, width: int) -> Bracket | None:
@@ -30,11 +35,11 @@ def _no_norm(node: Node) -> Effect:
     )
 
 
-@rule(
-    "aten.cdist.default", "aten._cdist_forward.default",
+@CDIST.constant(
     formula="s sqrt(rows of the other), s = 1 for p >= 2, d^(1/p - 1/2) for 1 <= p < 2; the terms add",
-    source="triangle inequality; a row takes part in one distance per row of the other", exact=True,
-)  # fmt: skip
+    source="triangle inequality; a row takes part in one distance per row of the other",
+    exact=True,
+)
 def cdist(node: Node, _settings: Settings) -> Effect:
     """Distances between every row of x1 and every row of x2; leading axes are broadcast."""
     first, second = shape_of(node["x1"]), shape_of(node["x2"])
@@ -47,11 +52,10 @@ def cdist(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {key: scale * root(rows[key] * copies[key]) for key in rows})
 
 
-@rule(
-    "aten.pdist.default", "aten._pdist_forward.default",
+@PDIST.constant(
     formula="s sqrt(n) for n rows, s = 1 for p >= 2, d^(1/p - 1/2) for 1 <= p < 2",
     source="the pairwise differences of n rows have the norm sqrt(n)",
-)  # fmt: skip
+)
 def pdist(node: Node, _settings: Settings) -> Effect:
     """Distances between every two rows."""
     rows, width = shape_of(node["self"])
@@ -59,3 +63,6 @@ def pdist(node: Node, _settings: Settings) -> Effect:
     if scale is None:
         return _no_norm(node)
     return stretch(node, {"self": scale * root(rows) if rows > 1 else Bracket.exact(0.0)})
+
+
+(CDIST | PDIST).interval(always(NOT_NEGATIVE))

@@ -12,17 +12,20 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE, Elementwise
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import ranged, rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket, Rigor, log_down, log_up
 from lipaudit.spectral.interval import Interval
 
+FUNCTION = operations(ELEMENTWISE)
 
-@rule(
-    ELEMENTWISE,
+
+@FUNCTION.constant(
     formula="sup |g'| of the composed function g of one entry, over all numbers or the interval that holds every entry",
     source="interval branch and bound (Hansen and Walster); mean value theorem between continuous joints",
-    two_sided=True, entrywise=True, where_bounded=True,
-)  # fmt: skip
+    two_sided=True,
+    entrywise=True,
+    where_bounded=True,
+)
 def elementwise(node: Node, _settings: Settings) -> Effect:
     """A function that arrived as element-wise operations of one tensor and constants."""
     payload: Elementwise = node.payload
@@ -69,7 +72,7 @@ def _bracket(found: Slopes, rigor: Rigor) -> Bracket:
     return Bracket(log_down(found.lower), log_up(found.upper), rigor)
 
 
-@ranged(ELEMENTWISE)
+@FUNCTION.interval
 def values(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """The values of the function on the interval of its operand."""
     found = node.payload.values(intervals[0].low, intervals[0].high)

@@ -20,12 +20,13 @@ import math
 from collections.abc import Callable
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.operands import data, inverse_root, number, repeats, root, stretch
+from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, joined
-from lipaudit.rules.region.radii_of_operations import along
-from lipaudit.rules.rule import passes, rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
 
 PARSEVAL = "Parseval's identity"
@@ -39,8 +40,11 @@ def _names(*kinds: str) -> tuple[str, ...]:
     return tuple(f"aten.fft_{kind}{dims}.default" for kind in kinds for dims in ("", "2", "n"))
 
 
-_TO_HALF = (*_names("rfft", "ihfft"), "aten._fft_r2c.default")
-_FROM_HALF = (*_names("irfft", "hfft"), "aten._fft_c2r.default")
+FULL = operations(*_names("fft", "ifft"), *aten("_fft_c2c"))
+TO_HALF = operations(*_names("rfft", "ihfft"), *aten("_fft_r2c"))
+FROM_HALF = operations(*_names("irfft", "hfft"), *aten("_fft_c2r"))
+PAIRS = operations(*aten("view_as_real", "view_as_complex"))
+COMPLEX = operations(*aten("complex"))
 
 
 def _axes(node: Node) -> tuple[int, ...]:
@@ -63,22 +67,24 @@ def _stretch_of(node: Node, count: int) -> Bracket:
     return _STRETCH[2 - kind if node.op.startswith("aten.fft_i") else kind](count)
 
 
-@rule(
-    *_names("fft", "ifft"), "aten._fft_c2c.default",
+@FULL.constant(
     formula="sqrt(N) (norm None or backward), 1 (ortho), 1 / sqrt(N) (forward); an inverse the other way round",
-    source=PARSEVAL, exact=True, complex_numbers=True,
-)  # fmt: skip
+    source=PARSEVAL,
+    exact=True,
+    complex_numbers=True,
+)
 def full_transform(node: Node, _settings: Settings) -> Effect:
     """The whole spectrum of N entries, the sizes after padding and cutting."""
     count = math.prod(node.output.shape[a] for a in _axes(node))
     return stretch(node, {"self": _stretch_of(node, count)})
 
 
-@rule(
-    *_TO_HALF,
-    formula="as the whole spectrum", source=PARSEVAL + "; constant signals lose nothing", exact=True,
+@TO_HALF.constant(
+    formula="as the whole spectrum",
+    source=PARSEVAL + "; constant signals lose nothing",
+    exact=True,
     complex_numbers=True,
-)  # fmt: skip
+)
 def half_spectrum(node: Node, _settings: Settings) -> Effect:
     """The half of the spectrum of a real signal that determines the other one."""
     *others, last = _axes(node)
@@ -95,11 +101,12 @@ def half_spectrum(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": factor * Bracket(-math.inf, 0.0) if padded else factor})
 
 
-@rule(
-    *_FROM_HALF,
-    formula="as the whole spectrum, times sqrt(2) for n >= 3", source=PARSEVAL + "; all but two entries count twice",
-    exact=True, complex_numbers=True,
-)  # fmt: skip
+@FROM_HALF.constant(
+    formula="as the whole spectrum, times sqrt(2) for n >= 3",
+    source=PARSEVAL + "; all but two entries count twice",
+    exact=True,
+    complex_numbers=True,
+)
 def from_half_spectrum(node: Node, _settings: Settings) -> Effect:
     """The real signal of which a half spectrum is given."""
     axes = _axes(node)
@@ -108,33 +115,41 @@ def from_half_spectrum(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": factor * root(2) if twice else factor})
 
 
-@passes(*_names("fft", "ifft"), "aten._fft_c2c.default", *_TO_HALF, *_FROM_HALF)
+@(FULL | TO_HALF | FROM_HALF).radii
 def transformed_slices(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """Every slice over the transformed axes is mapped by itself."""
     return (along(operands[0], effect.factors[0], _axes(node), node.output.shape),)
 
 
-@rule(
-    "aten.real.default", "aten.imag.default", "aten._conj.default", "aten.conj.default", "aten._conj_physical.default",
-    "aten.conj_physical.default", "aten.resolve_conj.default", "aten.resolve_neg.default", "aten._neg_view.default",
-    formula="1", source="a part of the real and imaginary parts, or all with other signs", exact=True, entrywise=True,
+@operations(
+    "aten.real.default",
+    "aten.imag.default",
+    "aten._conj.default",
+    "aten.conj.default",
+    "aten._conj_physical.default",
+    "aten.conj_physical.default",
+    "aten.resolve_conj.default",
+    "aten.resolve_neg.default",
+    "aten._neg_view.default",
+).constant(
+    formula="1",
+    source="a part of the real and imaginary parts, or all with other signs",
+    exact=True,
+    entrywise=True,
     complex_numbers=True,
-)  # fmt: skip
+)
 def part_or_conjugate(node: Node, _settings: Settings) -> Effect:
     """The real part, the imaginary part or the conjugate of every entry."""
     return stretch(node, {"self": 1.0})
 
 
-@rule(
-    "aten.view_as_real.default", "aten.view_as_complex.default",
-    formula="1", source="the same real numbers", exact=True, trivial=True, complex_numbers=True,
-)  # fmt: skip
+@PAIRS.constant(formula="1", source="the same real numbers", exact=True, trivial=True, complex_numbers=True)
 def pairs(node: Node, _settings: Settings) -> Effect:
     """Real and imaginary parts along an axis of their own, or back."""
     return stretch(node, {"self": 1.0})
 
 
-@passes("aten.view_as_real.default", "aten.view_as_complex.default")
+@PAIRS.radii
 def pair_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """A slice of complex numbers is one of real numbers over the axis of the pairs as well."""
     source, shape = operands[0].radii, node.output.shape
@@ -146,18 +161,19 @@ def pair_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> 
     return (Radii.of(shape, {tuple(t): source.over(t | {pair}) for t in wanted}).sharpest(),)
 
 
-@rule(
-    "aten.complex.default",
+@COMPLEX.constant(
     formula="1 each, times sqrt(copies by broadcasting); root of the sum of squares",
-    source="|a + i b|^2 = a^2 + b^2", exact=True, complex_numbers=True,
-)  # fmt: skip
+    source="|a + i b|^2 = a^2 + b^2",
+    exact=True,
+    complex_numbers=True,
+)
 def complex_of_parts(node: Node, _settings: Settings) -> Effect:
     """real + i imag."""
     copies = {key: root(repeats(node[key], node.output)) for key in ("real", "imag")}
     return stretch(node, copies, Combination.ROOT_SUM_SQUARES)
 
 
-@passes("aten.complex.default")
+@COMPLEX.radii
 def complex_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """An entry strays by the root of the sum of squares of what its parts do."""
     return (joined(node.output.shape, [(_ONE, m.radii) for m in operands], power=2),)

@@ -14,14 +14,18 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.interval_facets import of_entries
 from lipaudit.rules.operands import count_refs, rounded
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
 # Beyond this A is the whole of the square root: sqrt(1 + A^2 / 16) is above the supremum by less than its rounding.
 _LARGE_LOG = 100.0
+GLU = operations(*aten("glu"))
 
 
 def glu_slope(bound: Bracket) -> Bracket:
@@ -45,8 +49,7 @@ def glu_slope(bound: Bracket) -> Bracket:
     return Bracket(-math.inf, max(0.0, found.log_upper), bound.rigor)
 
 
-@rule(
-    "aten.glu.default",
+@GLU.constant(
     formula="unbounded; sup over s in [0, 1] of s sqrt(1 + A^2 (1 - s)^2) where the half that is gated is within A",
     source="d(a s(b)) = s da + a s (1 - s) db, in closed form",
     where_bounded=True,
@@ -63,3 +66,6 @@ def glu(node: Node, _settings: Settings) -> Effect:
 
 def _largest(operands: tuple[Magnitude, ...]) -> Bracket:
     return operands[0].largest
+
+
+GLU.interval(of_entries(lambda x: x * Interval(0.0, 1.0)))

@@ -22,25 +22,38 @@ import torch
 
 from lipaudit.graph.arguments import call, overload
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT
-from lipaudit.rules.operands import constant, count_refs, is_finite, number, root, rounded, shape_of, stretch
+from lipaudit.rules.interval_facets import ZERO
+from lipaudit.rules.operands import (
+    constant,
+    count_refs,
+    interval_of_operand,
+    is_finite,
+    number,
+    root,
+    rounded,
+    shape_of,
+    stretch,
+)
 from lipaudit.rules.ops.pooling import axis_tolerance
 from lipaudit.rules.region.magnitude import Magnitude, fixed
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 from lipaudit.spectral.matrix.nonnegative_operator import norm_by_products
 
 BILINEAR, NEAREST, CUBIC = range(3)
+GRID_SAMPLE = operations(*aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"))
 
 
-@rule(
-    "aten.grid_sampler.default", "aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default",
+@GRID_SAMPLE.constant(
     formula="sigma_1 of the matrix of weights; at data-dependent places unbounded, for bilinear weights sqrt(n) and "
     "R sqrt(sum of s^2) where every pixel is within R",
     source="Collatz-Wielandt bound of a matrix without negative entries; bilinear interpolation is continuous in the places",
     where_bounded=True,
-)  # fmt: skip
+)
 def grid_sample(node: Node, settings: Settings) -> Effect:
     """Bilinear, nearest and bicubic sampling with every padding."""
     mode = int(number(node, "interpolation_mode"))
@@ -141,3 +154,11 @@ def _moving(node: Node, mode: int) -> Effect:
 
     reason = "sampling at data-dependent places changes with the size of the image: no finite constant over all inputs"
     return Effect.where_bounded(reason, given)
+
+
+@GRID_SAMPLE.interval
+def sampled_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Means of pixels and of zeros around them; cubic weights have signs."""
+    if int(number(node, "interpolation_mode")) == CUBIC:
+        return Interval()
+    return interval_of_operand(node, "input", intervals).union(ZERO)

@@ -10,25 +10,34 @@ import math
 
 import torch
 
+from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.contraction import matrix_product
 from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
 from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.ops import aten
 from lipaudit.graph.passes.folding_errors import exact_norm
 from lipaudit.graph.weights import FACTORS, stack
-from lipaudit.rules.contraction import factors_of
+from lipaudit.rules.contraction import product_factors
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.ops.matrix_products import BILINEAR, matrix_norm
+from lipaudit.rules.radii_facets import entrywise, whole_tensor
+from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import rule
+from lipaudit.rules.region.radii import Axes, Radii, merged
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.convolution.geometry import Convolution
 
 KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
+FOLDED_CONVOLUTION = operations(CONVOLUTION)
+CONVOLVE = FOLDED_CONVOLUTION | operations(*CONVOLUTIONS)
+ROWS_OF_WEIGHTS = operations(DENSE, *aten("linear"))
+MATRIX = ROWS_OF_WEIGHTS | operations(*aten("addmm", "mm", "matmul"))
+CHANNEL_SCALE = operations(SCALE)
 
 
-@rule(
-    CONVOLUTION,
-    *CONVOLUTIONS,
+@CONVOLVE.constant(
     formula="sigma_1 of the convolution with its padding, stride, dilation, groups and size",
     source="grid or torus supremum of sigma_1 of the symbol; zero padding is a compression",
     two_sided=True,
@@ -56,17 +65,8 @@ def _reads_data(node: Node) -> bool:
     return node.payload is not None or any(count_refs(node[key]) for key in FACTORS[node.op])
 
 
-@rule(
-    DENSE,
-    "aten.linear.default",
-    "aten.addmm.default",
-    "aten.mm.default",
-    "aten.matmul.default",
-    formula="sigma_1(W)",
-    source="[P] Theorem 3 (Gram iteration)",
-    exact=True,
-    where_bounded=True,
-    covers=_reads_data,
+@MATRIX.constant(
+    formula="sigma_1(W)", source="[P] Theorem 3 (Gram iteration)", exact=True, where_bounded=True, covers=_reads_data
 )
 def dense(node: Node, settings: Settings) -> Effect:
     """A matrix product with a constant on one side; leading axes are a batch."""
@@ -125,7 +125,7 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
         if transposed:  # the norms of a matrix and its transpose agree, and the weight of a linear layer has two axes
             factors = other.size((0, 1)), operands[first].size(range(len(operands[first].shape)))
         else:
-            factors = factors_of(product, operands[first], other)
+            factors = product_factors(product, operands[first], other)
         scale = rounded(abs(float(node.get("alpha", 1))))  # type: ignore[arg-type]
         found = {keys[first]: scale * factors[0], keys[second]: scale * factors[1]}
         for key in set(keys) - set(found):  # a data-dependent bias or summand
@@ -136,14 +136,71 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
     return Effect.where_bounded(BILINEAR, given)
 
 
-@rule(
-    SCALE,
-    formula="max |scale|",
-    source="a diagonal map; its norm is its largest entry",
-    exact=True,
-    complex_numbers=True,
+@CHANNEL_SCALE.constant(
+    formula="max |scale|", source="a diagonal map; its norm is its largest entry", exact=True, complex_numbers=True
 )
 def scale(node: Node, _settings: Settings) -> Effect:
     """A channelwise scale (batch norm in eval mode, LayerScale, a constant factor) that could not be folded."""
     largest = Bracket.exact(float(node.payload.factor.abs().max()))
     return Effect.stretch(exact_norm(largest, node.payload))
+
+
+@FOLDED_CONVOLUTION.radii
+def convolved_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """A kernel of a single tap maps the channels of every position, a depthwise one the positions of every channel.
+
+    Position by position out_p = sum_t K_t in_(p + t), so that the channels of one position stray by at most sum_t ||K_t||
+    times the largest deviation of one position, and a single entry by at most the largest sum of |weights| of an output
+    channel times the largest deviation of an entry.
+    """
+    payload, (operand,) = node.payload, operands
+    d = len(payload.kernel_size)
+    if len(operand.shape) != d + 2:
+        return whole_tensor(node, effect, operands)
+    still = operand.shape[2:] == node.output.shape[2:]
+    if still and payload.groups == 1 and math.prod(payload.kernel_size) == 1 and set(payload.stride) == {1}:
+        mixed: tuple[int, ...] = (1,)
+    elif payload.groups == payload.channels[0] == payload.channels[1]:
+        mixed = tuple(range(2, 2 + d))
+    else:
+        mixed = tuple(range(1, 2 + d))
+    whole_slices = along(operand, effect.factors[0], mixed, node.output.shape)
+    if payload.transposed or payload.weight.is_meta:
+        return (whole_slices,)
+    entry, position = tap_sums(payload)
+    local: dict[Axes, float] = {
+        frozenset(): (entry * operand.spread(())).log_upper,
+        frozenset({1}): (position * operand.spread((1,))).log_upper,
+    }
+    return (merged(whole_slices, local),)
+
+
+def tap_sums(convolution: Convolution) -> tuple[Bracket, Bracket]:
+    """The largest sum of |weights| of an output channel, and sum_t ||K_t|| over the taps t.
+
+    ||K_t||^2 <= min(||K_t||_F^2, ||K_t||_1 ||K_t||_inf); groups are blocks on the diagonal.
+    """
+    kernel = convolution.kernel.to(torch.float64).abs()
+    taps = kernel.reshape(convolution.groups, -1, kernel.shape[1], math.prod(kernel.shape[2:]))  # (g, out, in, taps)
+    entry = float(taps.sum((2, 3)).max())
+    frobenius = taps.square().sum((1, 2))
+    product = taps.sum(1).amax(1) * taps.sum(2).amax(1)
+    position = float(torch.minimum(frobenius, product).amax(0).sqrt().sum())
+    error = (taps.numel() / convolution.groups + 16) * 2.0**-52 + min(convolution.error, LARGEST)
+    # an operator that is off by e in the spectral norm has rows off by e, whose sums are off by sqrt(length) e, and so has every K_t
+    off, count = Bracket.at_most(convolution.moved), math.prod(kernel.shape[2:])
+    return (
+        Bracket.sum([rounded(entry, error), off * root(count * kernel.shape[1])]),
+        Bracket.sum([rounded(position, error), off * root(count * count)]),
+    )
+
+
+@ROWS_OF_WEIGHTS.radii
+def dense_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """A matrix applied to every row."""
+    if len(operands) > 1:
+        return whole_tensor(node, effect, operands)
+    return (along(operands[0], effect.factors[0], (-1,), node.output.shape),)
+
+
+CHANNEL_SCALE.radii(entrywise)

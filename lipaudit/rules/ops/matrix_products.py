@@ -8,17 +8,21 @@ import torch
 
 from lipaudit.graph.contraction import EINSUM, Contraction, einsum_of, matrix_product
 from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.ops import aten
 from lipaudit.graph.weights import weights_of
-from lipaudit.rules.contraction import effect_of, factors_of, radii_of
+from lipaudit.rules.contraction import product_effect, product_factors, product_radii
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import count_refs, repeats, root, shape_of, stretch
+from lipaudit.rules.radii_facets import whole_tensor
+from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.region.radii_of_operations import along
-from lipaudit.rules.rule import passes, rule, whole
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
 
 BILINEAR = "matrix product of two data-dependent tensors: no finite constant holds over all inputs"
+BATCHED = operations(*aten("bmm"))
+EINSUM_OF_TWO = operations(EINSUM)
 
 
 def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket:
@@ -26,8 +30,7 @@ def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket
     return Bracket.maximum(settings.norms.norm(matrix).bracket for matrix in matrices)
 
 
-@rule(
-    "aten.bmm.default",
+@BATCHED.constant(
     formula="max over the batch of sigma_1 of the constant matrix, else unbounded",
     source="a block-diagonal map; its norm is the largest of the blocks'",
     exact=True,
@@ -37,7 +40,7 @@ def batched_product(node: Node, settings: Settings) -> Effect:
     """Batched matrix product with a constant on either side."""
     if count_refs(node["self"]) and count_refs(node["mat2"]):
         product = matrix_product(shape_of(node["self"]), shape_of(node["mat2"]), node.output.shape)
-        return Effect.where_bounded(BILINEAR, lambda operands: effect_of(product, *operands))
+        return Effect.where_bounded(BILINEAR, lambda operands: product_effect(product, *operands))
     constants = weights_of(node)
     if not constants:
         return Effect.unsupported(f"{node.op} without a constant matrix")
@@ -45,8 +48,7 @@ def batched_product(node: Node, settings: Settings) -> Effect:
     return stretch(node, {varying: matrix_norm(constants[0].matrices(), settings)})
 
 
-@rule(
-    EINSUM,
+@EINSUM_OF_TWO.constant(
     formula="sigma_1 of the constant operand as a matrix from summed to output indices; for two data-dependent operands "
     "unbounded, or the Frobenius norm of the other operand's slices where it is bounded",
     source="a block-diagonal map; bilinear in two data-dependent tensors (Cauchy-Schwarz)",
@@ -62,19 +64,19 @@ def einsum_of_two(node: Node, settings: Settings) -> Effect:
             "index: write it as several products"
         )
     if count_refs(tensors) == 2:
-        return Effect.where_bounded(BILINEAR, lambda operands: effect_of(product, *operands))
+        return Effect.where_bounded(BILINEAR, lambda operands: product_effect(product, *operands))
     constants = weights_of(node)
     if not constants:
         return Effect.unsupported("einsum without a constant or data-dependent operand")
     return Effect.stretch(matrix_norm(constants[0].matrices(), settings))
 
 
-@rule(
-    "aten.baddbmm.default", "aten.dot.default", "aten.outer.default",
+@operations("aten.baddbmm.default", "aten.dot.default", "aten.outer.default").constant(
     formula="unbounded; the Frobenius norm of the other matrix where it is bounded",
     source="bilinear in two data-dependent tensors (Cauchy-Schwarz)",
-    where_bounded=True, covers=lambda node: all(count_refs(node[key]) for key in _pair(node)),
-)  # fmt: skip
+    where_bounded=True,
+    covers=lambda node: all(count_refs(node[key]) for key in _pair(node)),
+)
 def bilinear(node: Node, _settings: Settings) -> Effect:
     """Bilinear operations of two data-dependent tensors; no constant is derived where one of them is constant."""
     keys = _pair(node)
@@ -94,14 +96,14 @@ def _pair(node: Node) -> tuple[str, str]:
 
 def _with_added(node: Node, product: Contraction, operands: tuple[Magnitude, ...]) -> Effect:
     """beta self + alpha batch1 batch2; without the first term for the others."""
-    factors = [Bracket.exact(abs(float(node.get("alpha", 1)))) * f for f in factors_of(product, *operands[-2:])]  # type: ignore[arg-type]
+    factors = [Bracket.exact(abs(float(node.get("alpha", 1)))) * f for f in product_factors(product, *operands[-2:])]  # type: ignore[arg-type]
     if len(operands) == 3:
         own = Bracket.exact(abs(float(node["beta"]))) * root(repeats(node["self"], node.output))  # type: ignore[arg-type]
         factors = [own, *factors]
     return Effect.stretch(*factors)
 
 
-@passes("aten.bmm.default", EINSUM, "aten.matmul.default", "aten.mm.default")
+@(BATCHED | EINSUM_OF_TWO | operations(*aten("matmul", "mm"))).radii
 def contractions(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """Products of two data-dependent matrices; rows of a product with a constant matrix on the right."""
     if len(operands) == 2:
@@ -110,7 +112,13 @@ def contractions(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) ->
             if node.op == EINSUM
             else matrix_product(operands[0].shape, operands[1].shape, node.output.shape)
         )
-        return (radii_of(product, node, *operands),) if product is not None else whole(node, effect, operands)
+        return (
+            (product_radii(product, node, *operands),) if product is not None else whole_tensor(node, effect, operands)
+        )
     first = next(iter(node.arguments.values()))
     rows = isinstance(first, Ref) and len(first.info.shape) == len(node.output.shape) > 0 and node.op != EINSUM
-    return (along(operands[0], effect.factors[0], (-1,), node.output.shape),) if rows else whole(node, effect, operands)
+    return (
+        (along(operands[0], effect.factors[0], (-1,), node.output.shape),)
+        if rows
+        else whole_tensor(node, effect, operands)
+    )

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from lipaudit.graph.node import Node
 from lipaudit.rules.effect import Effect, Settings
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 
 _JUMPS = ("sign", "sgn", "round", "floor", "ceil", "trunc", "fix", "frac")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _LOGICAL = ("logical_not", "logical_and", "logical_or", "logical_xor", "isnan", "isinf", "isfinite")
 
 
-@rule(
+@operations(
     *(f"aten.{name}.default" for name in (*_JUMPS, *_LOGICAL)),
     *(f"aten.{name}.{kind}" for name in _COMPARISONS for kind in ("Scalar", "Tensor")),
     "aten.remainder.Scalar",
@@ -28,18 +28,15 @@ _LOGICAL = ("logical_not", "logical_and", "logical_or", "logical_xor", "isnan", 
     "aten.argmin.default",
     "aten.argsort.default",
     "aten.argsort.stable",
-    formula="unbounded",
-    source="the function jumps",
-)
+).constant(formula="unbounded", source="the function jumps")
 def jump(node: Node, _settings: Settings) -> Effect:
     """A function that jumps: two inputs arbitrarily close to each other have outputs a fixed distance apart."""
     return Effect.unbounded(f"{_short(node)} jumps: arbitrarily close inputs give outputs a fixed distance apart")
 
 
-@rule(
-    "aten.prod.default", "aten.prod.dim_int", "aten.cumprod.default",
-    formula="unbounded", source="a product of entries of the input",
-)  # fmt: skip
+@operations("aten.prod.default", "aten.prod.dim_int", "aten.cumprod.default").constant(
+    formula="unbounded", source="a product of entries of the input"
+)
 def product_of_entries(node: Node, _settings: Settings) -> Effect:
     """Products of entries of one data-dependent tensor."""
     return Effect.unbounded(

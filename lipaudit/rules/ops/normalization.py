@@ -20,22 +20,23 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, root, rounded, stretch
+from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import ceiling, rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 
 
-@rule(
+@operations(
     "aten.batch_norm.default",
     "aten.native_batch_norm.default",
     "aten.cudnn_batch_norm.default",
     "aten._native_batch_norm_legit.default",
     "aten._native_batch_norm_legit_no_training.default",
     "aten._batch_norm_no_update.default",
-    formula="max |weight / sqrt(running_var + eps)|",
-    source="a diagonal map; its norm is its largest entry",
-    exact=True,
+).constant(
+    formula="max |weight / sqrt(running_var + eps)|", source="a diagonal map; its norm is its largest entry", exact=True
 )
 def batch_norm(node: Node, _settings: Settings) -> Effect:
     """Batch norm with running statistics; the statistics that some spellings return beside the output are constants."""
@@ -58,10 +59,9 @@ def _stored_statistics(node: Node) -> Effect:
     return stretch(node, {"input": rounded(largest(scale))})
 
 
-@rule(
-    "aten.layer_norm.default", "aten.native_layer_norm.default",
-    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)",
-)  # fmt: skip
+@operations("aten.layer_norm.default", "aten.native_layer_norm.default").constant(
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)"
+)
 def layer_norm(node: Node, _settings: Settings) -> Effect:
     """Layer norm over the last axes, D entries each."""
     axes = node["normalized_shape"]
@@ -69,10 +69,9 @@ def layer_norm(node: Node, _settings: Settings) -> Effect:
     return _centred(node, row, constant(node, "weight"))
 
 
-@rule(
-    "aten.group_norm.default", "aten.native_group_norm.default",
-    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)",
-)  # fmt: skip
+@operations("aten.group_norm.default", "aten.native_group_norm.default").constant(
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)"
+)
 def group_norm(node: Node, _settings: Settings) -> Effect:
     """Layer norm over each group of channels and all positions; the weight has one entry per channel."""
     groups = int(number(node, "num_groups" if "num_groups" in node.arguments else "group"))
@@ -80,10 +79,9 @@ def group_norm(node: Node, _settings: Settings) -> Effect:
     return _centred(node, math.prod(shape) // (shape[0] * groups), constant(node, "weight"))
 
 
-@rule(
-    "aten.instance_norm.default",
-    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)",
-)  # fmt: skip
+@operations("aten.instance_norm.default").constant(
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (P - z z^T / D) / s with s >= sqrt(eps)"
+)
 def instance_norm(node: Node, _settings: Settings) -> Effect:
     """Layer norm over the positions of each channel, or batch norm where running statistics are in use."""
     if not node["use_input_stats"]:
@@ -91,10 +89,9 @@ def instance_norm(node: Node, _settings: Settings) -> Effect:
     return _centred(node, math.prod(data(node, "input").shape[2:]), constant(node, "weight"))
 
 
-@rule(
-    "aten.rms_norm.default", "aten._fused_rms_norm.default",
-    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (I - z z^T / D) / s with s >= sqrt(eps)",
-)  # fmt: skip
+@operations("aten.rms_norm.default", "aten._fused_rms_norm.default").constant(
+    formula="max|weight| / sqrt(eps)", source="J = diag(weight) (I - z z^T / D) / s with s >= sqrt(eps)"
+)
 def rms_norm(node: Node, _settings: Settings) -> Effect:
     """x / sqrt(mean(x^2) + eps) weight over the last axes; eps is the resolution of the dtype unless given."""
     axes = node["normalized_shape"]
@@ -107,8 +104,10 @@ def rms_norm(node: Node, _settings: Settings) -> Effect:
     return _divided(node, constant(node, "weight"), epsilon, row, outputs=("rstd",))
 
 
-@rule(
-    NORMALIZATION,
+ROWS = operations(NORMALIZATION)
+
+
+@ROWS.constant(
     formula="1/sqrt(eps) for z / sqrt(mean(z^2) + eps), 1/eps for z / max(|z|, eps) and z / (|z| + eps)",
     source="J = (P - z z^T / D) / s with s >= sqrt(eps); the factor 1 / (|z| + eps) is at most 1/eps",
     exact=True,
@@ -157,10 +156,25 @@ def _divided(
     return stretch(node, {"input": factor})
 
 
-@ceiling(NORMALIZATION)
+@ROWS.region
 def normalized(node: Node, _operands: tuple[Magnitude, ...]) -> Region:
     """z / sqrt(mean(z^2) + eps) has a norm of at most sqrt(D), z / max(||z||, eps) and z / (||z|| + eps) of at most 1."""
     shape, axes = node.output.shape, node.payload.axes
     entries = math.prod(shape[a] for a in axes)
     bound = root(entries) if node.payload.form == "root" else Bracket.exact(1.0)
     return Region((Radii.of(shape, {tuple(axes): bound}),), 0.0)
+
+
+@ROWS.radii
+def normalized_slices(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """Every slice over the normalised axes is mapped by itself."""
+    return (along(operands[0], effect.factors[0], node.payload.axes, node.output.shape),)
+
+
+@ROWS.interval
+def normalized_entries(node: Node, _intervals: tuple[Interval, ...]) -> Interval:
+    """An entry is at most the norm of its slice."""
+    payload = node.payload
+    entries = float(math.prod(node.refs[0].info.shape[a] for a in payload.axes))
+    bound = Interval.point(entries).sqrt().high if payload.form == "root" else 1.0
+    return Interval(-bound, bound)

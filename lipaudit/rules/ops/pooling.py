@@ -12,10 +12,16 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.interval_facets import ZERO, entries_and_places, entries_of_input
 from lipaudit.rules.operands import data, integers, number, root, rounded, stretch
-from lipaudit.rules.rule import rule
+from lipaudit.rules.region.axes import along
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.region.radii import Axes, Radii, merged
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
 from lipaudit.spectral.separable import (
     adaptive_windows,
     averaging_matrix,
@@ -28,6 +34,11 @@ from lipaudit.spectral.separable import (
 
 # Entries of one axis's matrix; an eighth of a gigabyte in float64.
 MATRIX_LIMIT = 2**24
+MAX_POOL = operations(*aten(*(f"max_pool{d}d" for d in (1, 2, 3))))
+MAX_POOL_AND_PLACES = operations(*aten(*(f"max_pool{d}d_with_indices" for d in (1, 2, 3))))
+ADAPTIVE_MAX_POOL = operations(*aten(*(f"adaptive_max_pool{d}d" for d in (1, 2, 3))))
+AVG_POOL = operations(*aten(*(f"avg_pool{d}d" for d in (1, 2, 3))))
+ADAPTIVE_AVG_POOL = operations(*aten(*(f"adaptive_avg_pool{d}d" for d in (1, 2, 3))))
 
 
 def axis_tolerance(settings: Settings) -> float:
@@ -56,8 +67,7 @@ def _windows(node: Node) -> list[list[range]]:
     return [pooling_windows(*axis) for axis in zip(sizes, outputs, kernel, stride, padding, dilation, strict=True)]
 
 
-@rule(
-    *(f"aten.max_pool{d}d{suffix}.default" for d in (1, 2, 3) for suffix in ("", "_with_indices")),
+@(MAX_POOL | MAX_POOL_AND_PLACES).constant(
     formula="sqrt(product over the axes of the largest number of windows over one position)",
     source="one entry of each window is picked",
     exact=True,
@@ -70,8 +80,7 @@ def max_pool(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
 
 
-@rule(
-    *(f"aten.adaptive_max_pool{d}d.default" for d in (1, 2, 3)),
+@ADAPTIVE_MAX_POOL.constant(
     formula="sqrt(product over the axes of the largest number of windows over one position)",
     source="one entry of each window is picked",
     exact=True,
@@ -82,8 +91,7 @@ def adaptive_max_pool(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
 
 
-@rule(
-    *(f"aten.avg_pool{d}d.default" for d in (1, 2, 3)),
+@AVG_POOL.constant(
     formula="product over the axes of sigma_1 of the 1-D averaging matrix",
     source="sigma_1 of a Kronecker product is the product of sigma_1",
     exact=True,
@@ -108,9 +116,7 @@ def avg_pool(node: Node, settings: Settings) -> Effect:
     return stretch(node, {"self": effect.factors[0] * rounded(1 / abs(number(node, "divisor_override")))})
 
 
-@rule(
-    *(f"aten.adaptive_avg_pool{d}d.default" for d in (1, 2, 3)),
-    *(f"aten._adaptive_avg_pool{d}d.default" for d in (2, 3)),
+@ADAPTIVE_AVG_POOL.constant(
     formula="product over the axes of sigma_1 of the 1-D averaging matrix (1 / sqrt(n) for global pooling)",
     source="sigma_1 of a Kronecker product is the product of sigma_1",
     exact=True,
@@ -141,3 +147,33 @@ def _average(
             )
         brackets.append(norms[key])
     return stretch(node, {"self": separable_norm(brackets)})
+
+
+@(MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL | AVG_POOL | ADAPTIVE_AVG_POOL).radii
+def pooled_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """Windows of each channel by itself; an average and a maximum stray no further than the entries of the window."""
+    (operand,) = operands
+    d = _axes(node)
+    rank = len(operand.shape)
+    pooled = []
+    for output in node.outputs:
+        mapped = along(operand, effect.factors[0], range(rank - d, rank), output.shape)
+        if node.get("divisor_override") is not None:
+            pooled.append(mapped)
+            continue
+        inner: dict[Axes, float] = {
+            t: operand.spread(t).log_upper for t in {Axes(), *operand.radii.logs} if not any(a >= rank - d for a in t)
+        }
+        # windows that cover an entry twice repeat it: across positions the largest deviation counts, so no position axis
+        pooled.append(merged(mapped, {t: x for t, x in inner.items() if "max" not in node.op or not t}))
+    return tuple(pooled)
+
+
+(MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL).interval(entries_and_places)
+ADAPTIVE_AVG_POOL.interval(entries_of_input)
+
+
+@AVG_POOL.interval
+def averaged_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Means of entries and of zeros around them; a divisor of one's own gives no claim."""
+    return Interval() if node.get("divisor_override") is not None else intervals[0].union(ZERO)

@@ -34,28 +34,29 @@ from lipaudit.rules.operands import count_refs, data, is_finite, largest
 from lipaudit.rules.ops.recurrent_cell import gru_steps, lstm_steps, rnn_steps
 from lipaudit.rules.ops.recurrent_jacobian import Blocks, Steps, blocks, stacked
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.rule import ranged, rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 
 FORMULA = "sigma_1 of the matrix of bounds of the blocks d h_t / d x_s, a product over the layers"
 SOURCE = "bounded gates and states; a block matrix is at most sigma_1 of the matrix of its blocks' norms"
 UNBOUNDED_STATE = "the bound of a recurrent layer needs a bounded initial state, and this one depends on the input"
+LSTMS, GRUS, RNNS = operations(*LSTM), operations(*GRU), operations(*RNN)
 
 
-@rule(*LSTM, formula=FORMULA, source=SOURCE, where_bounded=True)
+@LSTMS.constant(formula=FORMULA, source=SOURCE, where_bounded=True)
 def lstm(node: Node, settings: Settings) -> Effect:
     """An LSTM, also with projections or peepholes; a data-dependent initial cell state must be bounded."""
     return _where_state_bounded(node, settings, 1)
 
 
-@rule(*GRU, formula=FORMULA, source=SOURCE, where_bounded=True)
+@GRUS.constant(formula=FORMULA, source=SOURCE, where_bounded=True)
 def gru(node: Node, settings: Settings) -> Effect:
     """A GRU; a data-dependent initial state must be bounded."""
     return _where_state_bounded(node, settings, 0)
 
 
-@rule(*RNN, formula=FORMULA, source=SOURCE.removeprefix("bounded gates and states; "))
+@RNNS.constant(formula=FORMULA, source=SOURCE.removeprefix("bounded gates and states; "))
 def rnn(node: Node, settings: Settings) -> Effect:
     """A plain recurrent layer with tanh or relu, whatever its initial state is."""
     reason = _refused(node, settings)
@@ -124,7 +125,7 @@ def _effect(node: Node, settings: Settings, bounds: Sequence[float], rigor: Rigo
     return Effect.stretch(*(constants[key] * trust for key, argument in sources if isinstance(argument, Ref)))
 
 
-@ranged(*LSTM)
+@LSTMS.interval
 def lstm_range(node: Node, intervals: tuple[Interval, ...]) -> Interval | tuple[Interval, ...]:
     """|h_t| <= 1, of a projected state the largest sum of moduli of a row of the projection, and |c_t| <= |c_0| + t."""
     reach = 1.0
@@ -144,14 +145,14 @@ def _largest_row(projection: Constant | None) -> float:
     return float(rows.max()) * (1 + 2.0**-40)
 
 
-@ranged(*GRU)
+@GRUS.interval
 def gru_range(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """|h_t| <= max(1, |h_0|)."""
     bound = max(1.0, _state_bound(node, 0, intervals))
     return Interval(-bound, bound)
 
 
-@ranged(*RNN)
+@RNNS.interval
 def rnn_range(node: Node, _intervals: tuple[Interval, ...]) -> Interval:
     """[-1, 1] for tanh, [0, infinity) for relu."""
     return Interval(0.0) if node.op in RNN_RELU or node.get("relu") else Interval(-1.0, 1.0)

@@ -5,9 +5,28 @@ from __future__ import annotations
 import math
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.interval_facets import NOT_NEGATIVE, always, entries_and_places, entries_of_input
 from lipaudit.rules.operands import data, inverse_root, is_float, number, numel, root, rounded, stretch
-from lipaudit.rules.rule import rule
+from lipaudit.rules.radii_facets import ONE, along_dim
+from lipaudit.rules.region.axes import along, reduced
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.region.radii import Radii
+from lipaudit.rules.rule import operations
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
+
+MEAN = operations(*aten("mean", "mean.dim"))
+SUM = operations(*aten("sum", "sum.dim_IntList"))
+EXTREMES = operations(*aten("amax", "amin", "aminmax", "max", "min"))
+EXTREMES_AND_PLACES = operations(*aten("max.dim", "min.dim"))
+SORTED = operations(*aten("sort", "sort.stable"))
+RANKED = operations(*aten("kthvalue", "median", "median.dim"))
+TOPK = operations(*aten("topk"))
+NORM = operations(*aten("linalg_vector_norm", "norm.Scalar", "norm.ScalarOpt_dim"))
+STANDARD_DEVIATION = operations(*aten("std", "std.dim", "std.correction"))
+CUMSUM = operations(*aten("cumsum"))
 
 
 def _length(node: Node) -> int:
@@ -21,38 +40,79 @@ def _integer_output(node: Node) -> Effect | None:
     return Effect.unbounded(f"{node.op.split('.')[1]} rounds its result to {node.outputs[0].dtype}, a jump")
 
 
-@rule(
-    "aten.mean.default", "aten.mean.dim",
-    formula="1 / sqrt(m)", source="Cauchy-Schwarz over the m entries, attained by constant entries", exact=True,
-)  # fmt: skip
+def reduced_axes(node: Node, rank: int) -> frozenset[int]:
+    """The axes that a reduction reduces, all where it names none."""
+    dims = node.get("dim")
+    if dims is None or dims == () or rank == 0:
+        return frozenset(range(rank))
+    return frozenset(int(a) % rank for a in (dims if isinstance(dims, tuple) else (dims,)))  # type: ignore[arg-type]
+
+
+@MEAN.constant(
+    formula="1 / sqrt(m)", source="Cauchy-Schwarz over the m entries, attained by constant entries", exact=True
+)
 def mean(node: Node, _settings: Settings) -> Effect:
     """The mean over m entries."""
     return stretch(node, {"self": inverse_root(_length(node))})
 
 
-@rule(
-    "aten.sum.default", "aten.sum.dim_IntList",
-    formula="sqrt(m)", source="Cauchy-Schwarz over the m entries, attained by constant entries", exact=True,
-)  # fmt: skip
+@SUM.constant(formula="sqrt(m)", source="Cauchy-Schwarz over the m entries, attained by constant entries", exact=True)
 def total(node: Node, _settings: Settings) -> Effect:
     """The sum over m entries."""
     return _integer_output(node) or stretch(node, {"self": root(_length(node))})
 
 
-@rule(
-    "aten.amax.default", "aten.amin.default", "aten.aminmax.default",
-    "aten.max.default", "aten.max.dim", "aten.min.default", "aten.min.dim",
-    "aten.sort.default", "aten.sort.stable", "aten.kthvalue.default",
-    "aten.median.default", "aten.median.dim",
-    formula="1", source="order statistics: sorting brings two vectors no further apart", exact=True,
-)  # fmt: skip
+@(MEAN | SUM).radii
+def sums_over_axes(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The mean of m slices strays by at most the largest deviation of one, their sum by m times as much."""
+    (operand,) = operands
+    entry = ONE if node.op.startswith("aten.mean") else Bracket.exact(float(_length(node)))
+    gone = reduced_axes(node, len(operand.shape))
+    return (reduced(operand, gone, node.output.shape, effect.factors[0], entry, spread=True),)
+
+
+MEAN.interval(entries_of_input)
+
+
+@SUM.interval
+def sums(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """A sum of m entries."""
+    return intervals[0] * float(_length(node))
+
+
+@(EXTREMES | EXTREMES_AND_PLACES | SORTED | RANKED).constant(
+    formula="1", source="order statistics: sorting brings two vectors no further apart", exact=True
+)
 def order_statistics(node: Node, _settings: Settings) -> Effect:
     """Sorting is 1-Lipschitz (rearrangement inequality), and each result is a part of the sorted entries."""
     return stretch(node, {"self": 1.0})
 
 
-@rule(
-    "aten.topk.default",
+@(EXTREMES | EXTREMES_AND_PLACES | RANKED).radii
+def extreme_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The largest entry of a slice strays by at most its entries do; of places nothing is known."""
+    gone = reduced_axes(node, len(operands[0].shape))
+    return tuple(
+        reduced(operands[0], gone, output.shape, effect.factors[0], ONE, spread=False)
+        if is_float(output)
+        else Radii(output.shape)
+        for output in node.outputs
+    )
+
+
+@(SORTED | TOPK).radii
+def sorted_slices(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """Every slice along the axis is sorted by itself; of places nothing is known."""
+    values, places = node.outputs
+    axis = int(number(node, "dim"))
+    return along(operands[0], effect.factors[0], (axis,), values.shape), Radii(places.shape)
+
+
+EXTREMES.interval(entries_of_input)
+(EXTREMES_AND_PLACES | SORTED | RANKED | TOPK).interval(entries_and_places)
+
+
+@TOPK.constant(
     formula="1; unbounded for several entries with sorted=False",
     source="order statistics: sorting brings two vectors no further apart", exact=True,
 )  # fmt: skip
@@ -66,8 +126,7 @@ def topk(node: Node, _settings: Settings) -> Effect:
     return order_statistics(node, _settings)
 
 
-@rule(
-    "aten.linalg_vector_norm.default", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim",
+@NORM.constant(
     formula="1 for p >= 2, m^(1/p - 1/2) for 1 <= p < 2",
     source="triangle inequality, and ||v||_p <= m^(1/p - 1/2) ||v||_2", exact=True,
 )  # fmt: skip
@@ -85,6 +144,16 @@ def vector_norm(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": rounded(length ** (1 / order - 0.5), 2.0**-46)})
 
 
+@NORM.radii
+def norm_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The norm of a slice strays by at most as much as the slice does."""
+    gone = reduced_axes(node, len(operands[0].shape))
+    return (reduced(operands[0], gone, node.output.shape, effect.factors[0], None, spread=False),)
+
+
+(NORM | STANDARD_DEVIATION).interval(always(NOT_NEGATIVE))
+
+
 def degrees_lost(node: Node) -> float:
     """What a variance or standard deviation takes off the number of entries that it divides by."""
     if "unbiased" in node.arguments:
@@ -92,10 +161,9 @@ def degrees_lost(node: Node) -> float:
     return 1.0 if node["correction"] is None else number(node, "correction")
 
 
-@rule(
-    "aten.std.default", "aten.std.dim", "aten.std.correction",
-    formula="1 / sqrt(m - correction)", source="std = ||P x|| / sqrt(m - correction), P removes the mean", exact=True,
-)  # fmt: skip
+@STANDARD_DEVIATION.constant(
+    formula="1 / sqrt(m - correction)", source="std = ||P x|| / sqrt(m - correction), P removes the mean", exact=True
+)
 def standard_deviation(node: Node, _settings: Settings) -> Effect:
     """The standard deviation over m entries; over one entry without correction it is 0."""
     correction, length = degrees_lost(node), _length(node)
@@ -106,13 +174,18 @@ def standard_deviation(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": 0.0 if length == 1 else inverse_root(length - correction)})
 
 
-@rule(
-    "aten.cumsum.default",
-    formula="1 / (2 sin(pi / (4 n + 2)))", source="sigma_1 of the lower triangular matrix of ones", exact=True,
-)  # fmt: skip
+STANDARD_DEVIATION.radii(norm_deviations)
+
+
+@CUMSUM.constant(
+    formula="1 / (2 sin(pi / (4 n + 2)))", source="sigma_1 of the lower triangular matrix of ones", exact=True
+)
 def cumsum(node: Node, _settings: Settings) -> Effect:
     """The inverse of a cumulative sum takes differences; its singular values are 2 sin((2 k - 1) pi / (4 n + 2))."""
     shape = data(node, "self").shape
     length = shape[int(number(node, "dim"))] if shape else 1
     factor = rounded(1 / (2 * math.sin(math.pi / (4 * length + 2))))
     return _integer_output(node) or stretch(node, {"self": factor})
+
+
+CUMSUM.radii(along_dim)

@@ -11,9 +11,11 @@ from itertools import product
 
 from lipaudit.graph.node import Node
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.interval_facets import entries_of_input
 from lipaudit.rules.operands import data, root, stretch
 from lipaudit.rules.ops.pooling import MATRIX_LIMIT, axis_tolerance
-from lipaudit.rules.rule import rule
+from lipaudit.rules.radii_facets import entries_and_whole
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interpolation import nearest_copies, resize_axis_norm, resize_matrix
 from lipaudit.spectral.separable import axis_norm, separable_norm
@@ -38,15 +40,13 @@ def _scales(node: Node, axes: int) -> tuple[float | None, ...]:
     return tuple(None if node[name] is None else float(str(node[name])) for name in names)
 
 
-def _names(nearest: bool) -> tuple[str, ...]:
-    kinds = ("default", "vec")
-    return tuple(
-        f"aten.{kernel}.{kind}" for kernel, kind in product(_KERNELS, kinds) if ("nearest" in kernel) == nearest
-    )
+_NAMES = [f"aten.{kernel}.{kind}" for kernel, kind in product(_KERNELS, ("default", "vec"))]
+NEAREST = operations(*(name for name in _NAMES if "nearest" in name))
+CUBIC = operations(*(name for name in _NAMES if "cubic" in name))
+LINEAR = operations(*(name for name in _NAMES if "nearest" not in name and "cubic" not in name))
 
 
-@rule(
-    *_names(nearest=True),
+@NEAREST.constant(
     formula="root of the largest number of copies of an entry, in any precision of the ratio",
     source="copying: the norm is the root of the largest count",
     two_sided=True,
@@ -56,8 +56,7 @@ def nearest(node: Node, settings: Settings) -> Effect:
     return _resize(node, settings)
 
 
-@rule(
-    *_names(nearest=False),
+@(LINEAR | CUBIC).constant(
     formula="product over the axes of sigma_1 of the 1-D resizing matrix",
     source="sigma_1 of a Kronecker product is the product of sigma_1",
     exact=True,
@@ -97,3 +96,8 @@ def _resize(node: Node, settings: Settings) -> Effect:
                 norms[axis] = resize_axis_norm(matrix, axis_tolerance(settings))
         brackets.append(norms[axis])
     return stretch(node, dict.fromkeys(("self", "input"), separable_norm(brackets)))
+
+
+# the weights of linear interpolation are not negative and add up to 1, those of cubic have signs
+(NEAREST | LINEAR).radii(entries_and_whole)
+(NEAREST | LINEAR).interval(entries_of_input)

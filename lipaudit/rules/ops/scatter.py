@@ -17,7 +17,7 @@ from lipaudit.graph.node import Node
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT
 from lipaudit.rules.operands import count_refs, data, is_float, number, root, rounded, stretch
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
 
 DIAGONAL = "S S^T is diagonal and counts the entries at each place"
@@ -71,10 +71,9 @@ def _most(counts: torch.Tensor) -> int:
     return int(counts.max()) if counts.numel() else 0
 
 
-@rule(
-    "aten.scatter_add.default", "aten.index_add.default",
-    formula="1 and |alpha| sqrt(largest number of entries at one place); the terms add", source=DIAGONAL, exact=True,
-)  # fmt: skip
+@operations("aten.scatter_add.default", "aten.index_add.default").constant(
+    formula="1 and |alpha| sqrt(largest number of entries at one place); the terms add", source=DIAGONAL, exact=True
+)
 def scatter_add(node: Node, _settings: Settings) -> Effect:
     """The target, and every entry of the source added to its place."""
     counts = _counts(node)
@@ -102,11 +101,11 @@ def accumulated(node: Node) -> Effect:
     return stretch(node, {"self": 1.0, "values": factor if exactly else factor * Bracket(-torch.inf, 0.0)})
 
 
-@rule(
-    "aten.scatter_reduce.two", "aten.index_reduce.default",
+@operations("aten.scatter_reduce.two", "aten.index_reduce.default").constant(
     formula="sum: sqrt(c) for c entries at one place; mean: sqrt(c) / (c + 1), 1 / sqrt(c) without the target; amax, amin: 1",
-    source=DIAGONAL + "; an extreme is one of the entries", exact=True,
-)  # fmt: skip
+    source=DIAGONAL + "; an extreme is one of the entries",
+    exact=True,
+)
 def scatter_reduce(node: Node, _settings: Settings) -> Effect:
     """Sums, means and extremes of the entries at each place, with or without the entry of the target."""
     kind, included = str(node["reduce"]), bool(node["include_self"])

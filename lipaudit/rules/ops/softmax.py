@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
-from lipaudit.rules.operands import data, number, root, stretch
+from lipaudit.rules.interval_facets import always
+from lipaudit.rules.operands import data, number, numel, root, stretch
+from lipaudit.rules.ops.reduction import reduced_axes
+from lipaudit.rules.radii_facets import ONE, along_dim
+from lipaudit.rules.region.axes import reduced
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import ceiling, rule
+from lipaudit.rules.rule import operations
+from lipaudit.spectral.interval import Interval
 
 
 def _length(node: Node) -> int:
@@ -15,33 +23,55 @@ def _length(node: Node) -> int:
     return shape[int(number(node, "dim"))] if shape else 1
 
 
-@rule(
-    "aten.softmax.int", "aten._softmax.default",
-    formula="1/2", source="J = diag(p) - p p^T, whose norm is at most 1/2", exact=True,
-)  # fmt: skip
+SOFTMAX = operations(*aten("softmax.int"))
+LOG_SOFTMAX = operations(*aten("log_softmax.int"))
+LOGSUMEXP = operations(*aten("logsumexp"))
+
+
+@SOFTMAX.constant(formula="1/2", source="J = diag(p) - p p^T, whose norm is at most 1/2", exact=True)
 def softmax(node: Node, _settings: Settings) -> Effect:
     """||diag(p) - p p^T|| is largest at p = (1/2, 1/2, 0, ...), where it is 1/2; over one entry softmax is constant."""
     return stretch(node, {"self": 0.5 if _length(node) > 1 else 0.0})
 
 
-@ceiling("aten.softmax.int", "aten._softmax.default")
+@SOFTMAX.region
 def simplex(node: Node, _operands: tuple[Magnitude, ...]) -> Region | None:
     """Probabilities: no entry above 1, no slice of a norm above 1."""
     shape = node.output.shape
     return Region((Radii.of(shape, {(): 1.0, (int(number(node, "dim")),): 1.0}),), 0.0) if shape else None
 
 
-@rule(
-    "aten.log_softmax.int", "aten._log_softmax.default",
-    formula="sqrt(n)", source="J = I - 1 p^T is an oblique projection of norm sqrt(n) ||p||", exact=True,
-)  # fmt: skip
+SOFTMAX.interval(always(Interval(0.0, 1.0)))
+
+
+@LOG_SOFTMAX.constant(
+    formula="sqrt(n)", source="J = I - 1 p^T is an oblique projection of norm sqrt(n) ||p||", exact=True
+)
 def log_softmax(node: Node, _settings: Settings) -> Effect:
     """||I - 1 p^T|| = ||1 p^T|| = sqrt(n) ||p|| <= sqrt(n) over n > 1 entries, approached at unit vectors p."""
     length = _length(node)
     return stretch(node, {"self": root(length) if length > 1 else 0.0})
 
 
-@rule("aten.logsumexp.default", formula="1", source="the gradient is a softmax, of norm at most 1", exact=True)
+LOG_SOFTMAX.interval(always(Interval(-math.inf, 0.0)))
+(SOFTMAX | LOG_SOFTMAX).radii(along_dim)
+
+
+@LOGSUMEXP.constant(formula="1", source="the gradient is a softmax, of norm at most 1", exact=True)
 def logsumexp(node: Node, _settings: Settings) -> Effect:
     """The gradient is the vector of softmax probabilities; ||p|| <= 1, approached as p tends to a unit vector."""
     return stretch(node, {"self": 1.0})
+
+
+@LOGSUMEXP.radii
+def logsumexp_radii(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """The probabilities add up to 1: an entry strays by at most the largest deviation in its slice."""
+    gone = reduced_axes(node, len(operands[0].shape))
+    return (reduced(operands[0], gone, node.output.shape, effect.factors[0], ONE, spread=False),)
+
+
+@LOGSUMEXP.interval
+def logsumexp_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """From the largest entry to that plus log(n) for n entries."""
+    count = numel(data(node, "self")) // max(1, numel(node.output))
+    return intervals[0] + Interval(0.0, Interval.point(float(max(1, count))).log().high)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lipaudit.graph.capture.layerwise import UNCAPTURED
 from lipaudit.graph.node import Node
 from lipaudit.rules.effect import Effect, Settings
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 
 
-@rule(UNCAPTURED, formula="nothing is claimed", source="the network is no single graph of operations")
+@operations(UNCAPTURED).constant(formula="nothing is claimed", source="the network is no single graph of operations")
 def uncaptured(node: Node, _settings: Settings) -> Effect:
     """Everything between the layers of a network that was not captured."""
     return Effect.unsupported(str(node.payload))

@@ -10,14 +10,19 @@ import math
 from collections.abc import Iterable
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.interval_facets import NOT_NEGATIVE, always
 from lipaudit.rules.operands import data, root, rounded
-from lipaudit.rules.ops.reduction import degrees_lost
+from lipaudit.rules.ops.reduction import degrees_lost, reduced_axes
 from lipaudit.rules.region.magnitude import Magnitude, computed_size
 from lipaudit.rules.region.radii import axes_of
-from lipaudit.rules.region.radii_of_operations import reduced_axes
-from lipaudit.rules.rule import rule
+from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.interval import Interval
+
+VARIANCE = operations(*aten("var", "var.dim", "var.correction"))
+VARIANCE_AND_MEAN = operations(*aten("var_mean", "var_mean.dim", "var_mean.correction"))
 
 
 def centred_size(operand: Magnitude, axes: Iterable[int]) -> Bracket:
@@ -35,13 +40,11 @@ def centred_size(operand: Magnitude, axes: Iterable[int]) -> Bracket:
     return min(bounds, key=lambda bound: bound.log_upper)
 
 
-@rule(
-    "aten.var.default", "aten.var.dim", "aten.var.correction",
-    "aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction",
+@(VARIANCE | VARIANCE_AND_MEAN).constant(
     formula="unbounded; 2 ||P x|| / (m - correction) where the m entries are bounded, P removing their mean",
     source="a quadratic form; its gradient is 2 P x / (m - correction)",
     where_bounded=True,
-)  # fmt: skip
+)
 def variance(node: Node, _settings: Settings) -> Effect:
     """The variance is quadratic: its gradient grows with the input."""
     shape = data(node, "self").shape
@@ -60,3 +63,12 @@ def variance(node: Node, _settings: Settings) -> Effect:
     return Effect.where_bounded(
         "a variance is quadratic in its input; the standard deviation would have a finite constant", given
     )
+
+
+VARIANCE.interval(always(NOT_NEGATIVE))
+
+
+@VARIANCE_AND_MEAN.interval
+def variance_and_mean(_node: Node, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """The mean lies among the entries."""
+    return NOT_NEGATIVE, intervals[0]

@@ -1,24 +1,16 @@
-"""How data movement passes radii on: the axes of a slice are followed to where they go.
-
-Entries are only moved, dropped, repeated or joined with constants, which do not stray at all. What is not listed here
-keeps the bound of single entries and multiplies that of the whole tensor by its constant.
-"""
+"""How radii follow the axes of a tensor: to other places, through other shapes, along the axes that an operation mixes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 
-from lipaudit.graph.node import Node
-from lipaudit.rules.effect import Effect
-from lipaudit.rules.operands import number
 from lipaudit.rules.region.magnitude import Magnitude
-from lipaudit.rules.region.radii import Axes, Radii, broadcast
-from lipaudit.rules.rule import passes
+from lipaudit.rules.region.radii import Axes, Radii, axes_of
 from lipaudit.spectral.bracket import Bracket
 
 
-def _followed(source: Radii, shape: tuple[int, ...], place: Callable[[int], int | None]) -> Radii:
+def followed(source: Radii, shape: tuple[int, ...], place: Callable[[int], int | None]) -> Radii:
     """The radii with each axis moved to ``place(axis)``; an axis that goes to None has one entry picked from it."""
     logs: dict[Axes, float] = {}
     for axes, log in source.logs.items():
@@ -27,158 +19,43 @@ def _followed(source: Radii, shape: tuple[int, ...], place: Callable[[int], int 
     return Radii(shape, logs).sharpest()
 
 
-@passes("aten.permute.default")
-def permute(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Axis i of the output is axis dims[i] of the input."""
-    rank = len(operands[0].shape)
-    order = [int(d) % rank for d in node["dims"]]  # type: ignore[union-attr, arg-type]
-    return (_followed(operands[0].radii, node.output.shape, order.index),)
+def without_axis(source: Radii, axis: int, shape: tuple[int, ...]) -> Radii:
+    """The radii of one entry of an axis."""
+    gone = axis % len(source.shape)
+    return followed(source, shape, lambda a: None if a == gone else a - (a > gone))
 
 
-@passes("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default")
-def transpose(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Two axes change places."""
-    rank = len(operands[0].shape)
-    first, second = (int(number(node, key)) % max(1, rank) for key in list(node.arguments)[1:3])
-    swap = {first: second, second: first}
-    return (_followed(operands[0].radii, node.output.shape, lambda a: swap.get(a, a)),)
+def along(operand: Magnitude, factor: Bracket, mixed: Iterable[int], output: tuple[int, ...]) -> Radii:
+    """Radii of an output with the axes of the operand, slices over ``mixed`` being mapped with the constant ``factor``.
+
+    Every slice over T that contains the mixed axes M is mapped slice over M by slice over M, so that radius(T) is multiplied by the
+    factor.
+    """
+    axes = axes_of(mixed, len(operand.shape))
+    wanted = {known | axes for known in operand.radii.logs} | {axes, frozenset(range(len(output)))}
+    return Radii.of(output, {tuple(t): factor * operand.spread(t) for t in wanted}).sharpest()
 
 
-@passes("aten.t.default", "aten.mT.default", "aten.numpy_T.default")
-def matrix_transpose(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """The last two axes, or all axes, change places."""
-    rank = len(operands[0].shape)
-    order = list(range(rank))
-    if "numpy_T" in node.op:
-        order.reverse()
-    elif rank > 1:
-        order[-2:] = reversed(order[-2:])
-    return (_followed(operands[0].radii, node.output.shape, order.index),)
+def reduced(
+    operand: Magnitude, gone: Axes, output: tuple[int, ...], whole_slice: Bracket, entry: Bracket | None, spread: bool
+) -> Radii:
+    """Radii after a reduction over the axes M = ``gone``, which the output has lost or has with one entry each.
 
-
-@passes("aten.movedim.int", "aten.movedim.intlist", "aten.moveaxis.int", "aten.moveaxis.intlist")
-def movedim(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """The axes ``source`` go to ``destination``, the others keep their order."""
-    rank = len(operands[0].shape)
-    ends = [node[key] for key in ("source", "destination")]
-    source, target = ([int(a) % rank for a in (e if isinstance(e, tuple) else (e,))] for e in ends)  # type: ignore[arg-type]
-    rest = iter([a for a in range(rank) if a not in source])
-    order = [source[target.index(i)] if i in target else next(rest) for i in range(rank)]
-    return (_followed(operands[0].radii, node.output.shape, order.index),)
-
-
-@passes("aten.select.int")
-def select(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """One entry of an axis."""
-    return (_without_axis(operands[0], int(number(node, "dim")), node.output.shape),)
-
-
-@passes("aten.unbind.int")
-def unbind(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Every entry of an axis."""
-    return tuple(_without_axis(operands[0], int(number(node, "dim")), o.shape) for o in node.outputs)
-
-
-@passes("getitem")
-def getitem(_node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """One output of several: the magnitude that arrives is already that output's."""
-    return (operands[0].radii,)
-
-
-def _without_axis(operand: Magnitude, axis: int, shape: tuple[int, ...]) -> Radii:
-    gone = axis % len(operand.shape)
-    return _followed(operand.radii, shape, lambda a: None if a == gone else a - (a > gone))
-
-
-@passes(
-    "aten.slice.Tensor", "aten.narrow.default", "aten.split.Tensor", "aten.split.sizes", "aten.flip.default",
-    "aten.split_with_sizes.default", "aten.unsafe_split.Tensor", "aten.unsafe_split_with_sizes.default",
-    "aten.chunk.default", "aten.unsafe_chunk.default", "aten.tensor_split.sections", "aten.tensor_split.indices",
-    "aten.roll.default", "aten.constant_pad_nd.default", "aten.tril.default", "aten.triu.default",
-    "aten.channel_shuffle.default", "aten.native_channel_shuffle.default", "aten.index_select.default",
-    "aten.fft_fftshift.default", "aten.fft_ifftshift.default",
-)  # fmt: skip
-def same_axes(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Entries of each axis are dropped, reordered or joined by constants; where some are repeated the copies count."""
-    if (
-        node.op == "aten.roll.default" and not node["dims"]
-    ):  # the flattened tensor is rolled: slices become parts of others
-        return entries_and_whole(node, effect, operands)
-    return tuple(Radii(o.shape, _copied(node, effect, operands[0].radii)) for o in node.outputs)
-
-
-def _copied(node: Node, effect: Effect, source: Radii) -> dict[Axes, float]:
-    if "index_select" not in node.op:
-        return dict(source.logs)
-    axis = int(number(node, "dim")) % max(1, len(source.shape))
-    copies = effect.factors[0]
-    return {axes: (copies * source.over(axes)).log_upper if axis in axes else log for axes, log in source.logs.items()}
-
-
-@passes("aten.pad.default")
-def pad(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Constants around an image; reflected and repeated borders repeat entries of the padded axes."""
-    if node.get("mode") == "constant":
-        return (Radii(node.output.shape, dict(operands[0].radii.logs)),)
-    return entries_and_whole(node, effect, operands)
-
-
-@passes(
-    "aten.pixel_shuffle.default", "aten.pixel_unshuffle.default", "aten.unfold.default", "aten.im2col.default",
-    "aten.index.Tensor", "aten.gather.default", "aten.take_along_dim.default", "aten.repeat.default",
-    "aten.tile.default", "aten.repeat_interleave.self_int", "aten.diagonal.default", "aten.rot90.default",
-    *(f"aten.{kind}_pad{d}d.default" for kind in ("reflection", "replication") for d in (1, 2, 3)),
-    *(f"aten.upsample_nearest{d}d.{v}" for d in (1, 2, 3) for v in ("default", "vec")),
-)  # fmt: skip
-def entries_and_whole(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Single entries stray as far as before, the whole tensor by the constant of the operation."""
-    (entries, total) = (operands[0].spread(()), effect.factors[0] * operands[0].radii.total)
-    return tuple(Radii.of(o.shape, {(): entries, tuple(range(len(o.shape))): total}).sharpest() for o in node.outputs)
-
-
-@passes("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
-def expand(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Broadcasting to a shape."""
-    return (broadcast(operands[0].radii, node.output.shape),)
-
-
-@passes("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
-def concatenate(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """A slice across the joined axis consists of one slice of each, another one is a slice of one of them."""
-    shape = node.output.shape
-    axis = int(number(node, "dim")) % len(shape)
-    parts = [m.radii for m in operands if len(m.shape) == len(shape)]
-    wanted = {frozenset(), frozenset(range(len(shape)))}.union(*(r.logs for r in parts))
-    bounds: dict[tuple[int, ...], float | Bracket] = {
-        tuple(t): (Bracket.root_sum_squares if axis in t else Bracket.maximum)([r.over(t) for r in parts])
-        for t in wanted
-    }
-    return (Radii.of(shape, bounds).sharpest(),)
-
-
-@passes("aten.stack.default")
-def stack(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Tensors along a new axis."""
-    shape = node.output.shape
-    axis = int(number(node, "dim")) % len(shape)
-    parts = [_followed(m.radii, shape, lambda a: a + (a >= axis)) for m in operands]
-    wanted = {frozenset(), frozenset(range(len(shape)))}.union(*(r.logs for r in parts))
+    A slice over T of the result is at most ``whole_slice`` times the deviation over T and M, and, for a weighted sum
+    (``spread``) whose weights add up to ``entry``, at most ``entry`` times the largest deviation over T alone; without ``spread``
+    that holds for single entries.
+    """
+    rank = len(operand.shape)
+    kept = [a for a in range(rank) if a not in gone or len(output) == rank]
+    place = {a: i for i, a in enumerate(kept)}
     bounds: dict[tuple[int, ...], float | Bracket] = {}
-    for t in wanted:
-        slices = [m.radii.over(a - (a > axis) for a in t - {axis}) for m in operands]
-        bounds[tuple(t)] = (Bracket.root_sum_squares if axis in t else Bracket.maximum)(slices)
-    return (Radii.of(shape, bounds).sharpest(),)
-
-
-@passes(
-    "aten.view.default", "aten._unsafe_view.default", "aten.view_copy.default", "aten.reshape.default",
-    "aten.flatten.using_ints", "aten.unflatten.int", "aten.ravel.default", "aten.squeeze.default", "aten.squeeze.dim",
-    "aten.squeeze.dims", "aten.unsqueeze.default", "aten.view_as.default", "aten.reshape_as.default",
-    "aten.atleast_1d.default",
-)  # fmt: skip
-def view(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """The same entries in the same order in another shape."""
-    return (reshaped(operands[0].radii, node.output.shape),)
+    wanted = {known - gone for known in operand.radii.logs} | {frozenset(), frozenset(range(rank)) - gone}
+    for axes in wanted:
+        options = [whole_slice * operand.spread(axes | gone)]
+        if entry is not None and (spread or not axes):
+            options.append(entry * operand.spread(axes))
+        bounds[tuple(place[a] for a in axes)] = min(options, key=lambda b: b.log_upper)
+    return Radii.of(output, bounds).sharpest()
 
 
 def reshaped(source: Radii, shape: tuple[int, ...]) -> Radii:

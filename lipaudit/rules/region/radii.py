@@ -87,6 +87,15 @@ class Radii:
         return Radii(self.shape, kept)
 
 
+def merged(radii: Radii, more: Mapping[Axes, float]) -> Radii:
+    """The radii with further bounds of the same tensor, logs by set of axes; of two for one set the smaller counts."""
+    logs = dict(radii.logs)
+    for axes, log in more.items():
+        if log < logs.get(axes, math.inf):
+            logs[axes] = log
+    return Radii(radii.shape, logs).sharpest()
+
+
 def axes_of(axes: Iterable[int], rank: int) -> Axes:
     """Axes as non-negative numbers; torch lets a tensor without axes be asked for its axes 0 and -1."""
     return frozenset(a % rank for a in axes) if rank else frozenset()

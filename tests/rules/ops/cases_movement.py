@@ -24,6 +24,7 @@ case("aten.unflatten.int", X, 2, [2, 3])
 case("ravel", X)
 for name in ("contiguous", "clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "squeeze"):
     case(name, X, **({"exact": False, "scales": ()} if name == "detach" else {}))
+case("detach_", X, function=lambda x: x)
 case("aten.squeeze.dim", X, 0)
 case("aten.squeeze.dims", X, [0])
 case("unsqueeze", X, 1)

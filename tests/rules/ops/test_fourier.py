@@ -14,7 +14,7 @@ from lipaudit.graph.capture.export import capture
 from lipaudit.rules.effect import Settings, Status
 from lipaudit.rules.region.magnitude import Magnitude, slice_norm
 from lipaudit.rules.region.radii import Radii
-from lipaudit.rules.rule import apply_rule, passed
+from lipaudit.rules.rule import apply_rule, radii_of
 from lipaudit.spectral.interval import Interval
 from tests.rules.ops.cases import Case, all_cases
 
@@ -206,7 +206,7 @@ def test_radii_of_complex_tensors_hold(case: Case) -> None:
                 axes = tuple(a for a in known if a < deviation.dim())
                 radii = Radii.of(tuple(deviation.shape), {axes: slice_norm(deviation, axes)})
                 operands.append(Magnitude(radii, Interval(), lambda: None))
-            bounds = passed(built.node, effect, tuple(operands))
+            bounds = radii_of(built.node, effect, tuple(operands))
             for radii, info, y, z in zip(bounds, built.node.outputs, moved, image, strict=True):
                 deviation = whole(y - z, info.dtype)
                 for axes in itertools.chain.from_iterable(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import flint
@@ -13,11 +15,12 @@ import torch
 
 import lipaudit.rules  # noqa: F401  registers the rules
 from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
-from lipaudit.rules.region import (
-    interval,
-)
-from lipaudit.rules.rule import interval_of
+from lipaudit.graph.ops import ALIASES, DROPOUTS
+from lipaudit.rules import rule
+from lipaudit.rules.effect import Status
+from lipaudit.rules.rule import all_operations, find_operation, interval_of
 from lipaudit.spectral.interval import Interval
+from tests.rules.ops.cases import Case, all_cases
 from tests.spectral.test_interval import arb, holds, precision  # noqa: F401  the precision of arb
 
 INFO = TensorInfo((1, 3), torch.float64)
@@ -48,11 +51,46 @@ TRUE: dict[str, Callable[[flint.arb], flint.arb]] = {
     "cos": lambda x: x.cos(),
     "erf": lambda x: x.erf(),
     "hardsigmoid": lambda x: min(max(x / 6 + arb(0.5), arb(0)), arb(1)),
-    "softsign": lambda x: x / (1 + abs(x)),
     "softplus": lambda x: x.exp().log1p() if x < 100 else x + (-x).exp(),
+    "positive": lambda x: x,
+    "nan_to_num": lambda x: x,
+    "exp2": lambda x: (x * arb(2).log()).exp(),
+    "log2": lambda x: x.log() / arb(2).log(),
+    "log10": lambda x: x.log() / arb(10).log(),
+    "tan": lambda x: x.tan(),
+    "hardswish": lambda x: x * min(max(x + 3, arb(0)), arb(6)) / 6,
+    "silu": lambda x: x / (1 + (-x).exp()),
+    "gelu": lambda x: x * (-x / arb(2).sqrt()).erfc() / 2,
+    "mish": lambda x: x * x.exp().log1p().tanh() if x < 100 else x,
+    "selu": lambda x: SELU_SCALE * (x if x > 0 else SELU_ALPHA * x.expm1()),
+    "elu": lambda x: arb(3) * (x if x > 0 else 2 * (x / 2).expm1()),
+    "celu": lambda x: x if x > 0 else 2 * (x / 2).expm1(),
+    "leaky_relu": lambda x: x if x > 0 else -x / 4,
+    "rrelu": lambda x: x if x > 0 else x / 4,
+    "clamp": lambda x: min(max(x, arb(-0.5)), arb(2)),
+    "softshrink": lambda x: x - min(max(x, arb(-0.5)), arb(0.5)),
+    "hardshrink": lambda x: x if abs(x) > 0.5 else arb(0),
+    "threshold": lambda x: x if x > 0.5 else arb(-3),
 }
-POSITIVE = {"sqrt", "rsqrt", "log"}
-STEEP = {"exp", "expm1", "sinh", "cosh", "softplus"}
+SELU_SCALE, SELU_ALPHA = flint.arb("1.0507009873554804934193349852946"), flint.arb("1.6732632423543772848170429916717")
+ARGUMENTS: dict[str, dict[str, Argument]] = {
+    "softplus": {"beta": 1.0, "threshold": 20.0},
+    "gelu": {"approximate": "none"},
+    "elu": {"alpha": 2.0, "scale": 3.0, "input_scale": 0.5},
+    "celu": {"alpha": 2.0},
+    "leaky_relu": {"negative_slope": -0.25},
+    "rrelu": {"lower": 0.125, "upper": 0.375, "training": False},
+    "clamp": {"min": -0.5, "max": 2},
+    "softshrink": {"lambd": 0.5},
+    "hardshrink": {"lambd": 0.5},
+    "threshold": {"threshold": 0.5, "value": -3.0},
+}
+POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10"}
+STEEP = {"exp", "expm1", "exp2", "sinh", "cosh", "softplus"}
+# Functions of each entry that are no function of one number by itself, or that have tests of their own.
+OTHERS = {"clone", "_to_copy", "prelu", "pow", *(name.split(".")[1] for name in DROPOUTS)}
+# Least values lie inside the intervals: x s(x) is least where s(x) + x s'(x) = 0.
+LEAST = {"silu": -1.2784645427610738, "gelu": -0.7517915246935644, "mish": -1.1924312188, "hardswish": -1.5}
 
 
 def node(op: str, **arguments: Argument) -> Node:
@@ -64,25 +102,48 @@ def x(name: str = "x") -> Ref:
 
 
 def test_every_entrywise_function_is_tried() -> None:
-    assert set(interval._ENTRYWISE) | {"hardsigmoid", "softsign", "softplus"} == set(TRUE)
+    entrywise = {
+        op.split(".")[1]
+        for op, entry in all_operations().items()
+        if op.startswith("aten.")
+        and op not in ALIASES
+        and entry.interval
+        and entry.constant
+        and entry.constant.entrywise
+    }
+    assert entrywise - OTHERS | {"relu6"} == set(TRUE)
 
 
 @pytest.mark.parametrize("name", TRUE)
 def test_entrywise_functions(name: str) -> None:
-    extra: dict[str, Argument] = {"beta": 1.0, "threshold": 20.0} if name == "softplus" else {}
-    operation = node(f"{name}.default", self=x(), **extra)
+    operation = node(f"{name}.default", self=x(), **ARGUMENTS.get(name, {}))
     for low in ENDS:
         for high in (low, *(end for end in ENDS if end > low)):
             image = interval_of(operation, (Interval(low, high),))
-            for end in (low, high):
+            for end in (low, high, *(least for least in [LEAST.get(name, low)] if low <= least <= high)):
                 if (
                     (name in POSITIVE and end <= 0)
                     or (name == "reciprocal" and end == 0)
                     or (name == "log1p" and end <= -1)
+                    or (name == "tan" and abs(end) > 1e6)
                 ):
                     continue
                 if abs(end) < 1e6 or name not in STEEP:
                     assert holds(image, TRUE[name](arb(end))), (name, low, high, end)
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_least_values_are_close_to_what_is_claimed(name: str) -> None:
+    low = interval_of(node(f"{name}.default", self=x(), **ARGUMENTS.get(name, {})), (Interval(),)).low
+    true = float(TRUE[name](arb(LEAST[name])).mid())
+    assert low <= true < low + 1e-4
+
+
+def test_least_value_of_the_tanh_form_of_gelu() -> None:
+    """min of x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), attained near -0.7525."""
+    claimed = interval_of(node("gelu.default", self=x(), approximate="tanh"), (Interval(),)).low
+    points = torch.linspace(-0.76, -0.74, 20001, dtype=torch.float64)
+    assert claimed < float(torch.nn.functional.gelu(points, approximate="tanh").min()) < claimed + 1e-6
 
 
 @pytest.mark.parametrize("exponent", [2.0, 3.0, 0.5, 1.5, -1.0, -2.0, -0.5, 2.7, 0.0, 1.0])
@@ -152,3 +213,44 @@ def test_atan_reaches_beyond_the_float_next_to_half_pi() -> None:
     image = interval_of(node("atan.default", self=x()), (Interval(),))
     assert arb(image.low) < -flint.arb.pi() / 2
     assert flint.arb.pi() / 2 < arb(image.high)
+
+
+CASES = [
+    c
+    for c in all_cases()
+    if c.status is not Status.UNSUPPORTED
+    and find_operation(c.op).interval is not None
+    and c.payload is None
+    and c.op != "getitem"
+    and "pin_memory" not in c.kwargs  # which need a device
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_every_entry_of_the_output_of_a_case_lies_in_its_interval(case: Case) -> None:
+    """At random inputs of several sizes, for the intervals that hold the entries of these."""
+    operation = case.build()
+    generator = torch.Generator().manual_seed(7)
+    if any(ref.info.dtype.is_complex or 0 in ref.info.shape for ref in operation.node.refs):
+        return
+    several = len(operation.node.outputs) > 1
+    for scale, shift in itertools.product((1e-3, 1.0, 30.0), (0.0, 3.0, -3.0)):
+        inputs = [x.random(generator, scale) for x in operation.inputs]
+        inputs = [t + shift if t.dtype.is_floating_point else t for t in inputs]
+        intervals = tuple(Interval(float(t.min()), float(t.max())) for t in inputs)
+        for index, output in enumerate(operation.function(*inputs)):
+            if not output.dtype.is_floating_point:
+                continue
+            image = interval_of(operation.node, intervals, index if several else None)
+            rounding = 8 * torch.finfo(output.dtype).eps
+            low, high = (end + sign * rounding * (1 + abs(end)) for end, sign in ((image.low, -1), (image.high, 1)))
+            inside = (output.double() >= low) & (output.double() <= high)
+            assert bool((inside | output.isnan()).all()), (index, image, output)
+
+
+def test_the_test_of_cases_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(c for c in CASES if c.op == "aten.relu.default")
+    wrong = replace(find_operation("aten.relu.default"), interval=lambda _node, intervals: intervals[0].minimum(0.0))
+    monkeypatch.setitem(rule._OPERATIONS, "aten.relu.default", wrong)
+    with pytest.raises(AssertionError):
+        test_every_entry_of_the_output_of_a_case_lies_in_its_interval(case)

@@ -20,14 +20,14 @@ from lipaudit.graph.contraction import entrywise_product
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.node import Node, TensorInfo
 from lipaudit.graph.passes.table import simplify
-from lipaudit.rules.contraction import radii_of
+from lipaudit.rules.contraction import product_radii
 from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.ops.attention import around_mean
 from lipaudit.rules.ops.variance import centred_size
 from lipaudit.rules.region.axes import reshaped
 from lipaudit.rules.region.magnitude import Magnitude, slice_norm
 from lipaudit.rules.region.radii import Radii, broadcast
-from lipaudit.rules.rule import all_rules, apply_rule, held, interval_of, passed
+from lipaudit.rules.rule import all_rules, apply_rule, interval_of, radii_of, region_of
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 from tests.nodes import Operation
@@ -124,8 +124,8 @@ def check(
     sizes: list[Sizes | None],
 ) -> None:
     """The outputs ``moved`` by deviations of the operands, which are at most ``sizes`` away from their image, keep within the claims."""
-    bounds = passed(operation.node, effect, operands)
-    ceiling = held(operation.node, operands)
+    bounds = radii_of(operation.node, effect, operands)
+    ceiling = region_of(operation.node, operands)
     interval = interval_of(operation.node, tuple(m.interval.within(m.around_centre or Interval()) for m in operands))
     for position, output in enumerate(zip(*moved, strict=True)):
         size = sizes[position]
@@ -294,7 +294,7 @@ def test_radii_through_convolutions_hold(options: dict[str, Any], transposed: bo
             operand = Magnitude(Radii.of(shape, {known: slice_norm(v, known)}), Interval(), lambda: None)
             with torch.no_grad():
                 moved = layer(v) - layer(torch.zeros_like(v))
-            holds(passed(node, effect, (operand,))[0], moved)
+            holds(radii_of(node, effect, (operand,))[0], moved)
 
 
 def test_of_two_radii_that_bound_each_other_one_stays() -> None:
@@ -328,7 +328,7 @@ def test_a_centre_that_is_not_finite_says_nothing(name: str) -> None:
     other = Magnitude(Radii.of((2, 2), {(): 1.0}), Interval(-1.0, 1.0), lambda: torch.zeros(2, 2, dtype=torch.float64))
     product = entrywise_product((2, 2), (2, 2), (2, 2))
     node = Node("p", "aten.mul.Tensor", {}, (TensorInfo((2, 2), torch.float32),))
-    assert radii_of(product, node, unknown, other).total.upper == math.inf
+    assert product_radii(product, node, unknown, other).total.upper == math.inf
 
 
 CANCELLED: dict[str, Function] = {

@@ -1,0 +1,154 @@
+"""Every entry picks one of several tensors: by a constant condition, the larger or the smaller, the pairs of a tensor in order.
+
+||f(x, y) - f(x', y')||^2 <= c_x^2 ||x - x'||^2 + c_y^2 ||y - y'||^2, c^2 the number of entries that may pick one entry of an operand.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.node import Constant, Node
+from lipaudit.graph.ops import aten
+from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
+from lipaudit.rules.effect import Combination, Effect, Settings
+from lipaudit.rules.interval_facets import entries_of_input
+from lipaudit.rules.operands import count_refs, interval_of_operand, repeats, root, shape_of, stretch
+from lipaudit.rules.radii_facets import picked_entries
+from lipaudit.rules.region.magnitude import Magnitude
+from lipaudit.rules.region.radii import Radii
+from lipaudit.rules.rule import operations
+from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.interval import Interval
+
+WHERE = operations(*aten("where.self"))
+MASKED_FILL = operations(*aten("masked_fill.Tensor"))
+EXTREMUM = operations(*aten("maximum", "minimum"))
+CLAMP_TO_TENSOR = operations(*aten("clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor"))
+PAIRS = operations(ORDERED_PAIRS)
+
+
+@WHERE.constant(
+    formula="sqrt(largest number of copies) each, root of the sum of squares",
+    source="every entry picks one of two inputs by a constant condition", exact=True,
+)  # fmt: skip
+def where(node: Node, _settings: Settings) -> Effect:
+    """Picks by a constant condition; a data-dependent condition makes the result jump from one input to the other."""
+    if count_refs(node["condition"]):
+        return Effect.unbounded(
+            "where picks by a data-dependent condition: the result jumps where the condition changes"
+        )
+    return _picked(node, node["condition"], "self", "other")
+
+
+WHERE.radii(picked_entries)
+
+
+@WHERE.interval
+def chosen_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Entries of both tensors."""
+    return interval_of_operand(node, "self", intervals).union(interval_of_operand(node, "other", intervals))
+
+
+@MASKED_FILL.constant(
+    formula="1 where the mask leaves the input, root of the sum of squares",
+    source="every entry picks one of two inputs by a constant mask", exact=True,
+)  # fmt: skip
+def masked_fill(node: Node, _settings: Settings) -> Effect:
+    """Fills a constant mask with a value; a data-dependent mask makes the result jump."""
+    if count_refs(node["mask"]):
+        return Effect.unbounded("masked_fill with a data-dependent mask jumps where the mask changes")
+    return _picked(node, node["mask"], "value", "self")
+
+
+MASKED_FILL.radii(picked_entries)
+
+
+@MASKED_FILL.interval
+def filled_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Entries of the input, and the value."""
+    return interval_of_operand(node, "self", intervals).union(interval_of_operand(node, "value", intervals))
+
+
+def _picked(node: Node, condition: object, yes: str, no: str) -> Effect:
+    """Each element of ``yes`` counts once per entry of the output that it reaches where the condition holds."""
+    if not isinstance(condition, Constant):
+        return Effect.unsupported(f"{node.op.split('.')[1]} with a condition that is no tensor")
+    mask = condition.value.detach().to("cpu", torch.bool)
+    anywhere = torch.ones_like(mask)
+    factors: dict[str, Bracket | float] = {}
+    for key, chosen in ((yes, mask if condition.known else anywhere), (no, ~mask if condition.known else anywhere)):
+        if count_refs(node[key]):
+            factors[key] = root(_largest_reach(chosen, shape_of(node[key]), node.output.shape))
+    return stretch(node, factors, Combination.ROOT_SUM_SQUARES)
+
+
+def _largest_reach(chosen: torch.Tensor, shape: tuple[int, ...], output: tuple[int, ...]) -> int:
+    """The largest number of chosen output entries that one element of an operand of ``shape`` is broadcast to."""
+    axes = len(output)
+    operand = (1,) * (axes - len(shape)) + shape
+    counts = chosen.to(torch.int64).reshape((1,) * (axes - chosen.dim()) + tuple(chosen.shape))
+    copies = 1
+    for axis in range(axes):
+        if operand[axis] == 1 and output[axis] > 1:
+            if counts.shape[axis] == 1:
+                copies *= output[axis]
+            else:
+                counts = counts.sum(axis, keepdim=True)
+    return copies * (int(counts.max()) if counts.numel() else 0)
+
+
+@operations(*EXTREMUM.names, *CLAMP_TO_TENSOR.names).constant(
+    formula="sqrt(copies by broadcasting) each, root of the sum of squares",
+    source="|max(a, b) - max(a', b')| <= max(|a - a'|, |b - b'|) in every entry", exact=True,
+)  # fmt: skip
+def extremum(node: Node, _settings: Settings) -> Effect:
+    """The larger or smaller of several tensors in every entry."""
+    factors: dict[str, Bracket | float] = {
+        name: root(repeats(argument, node.output)) for name, argument in node.arguments.items() if count_refs(argument)
+    }
+    return stretch(node, factors, Combination.ROOT_SUM_SQUARES)
+
+
+for _group in (EXTREMUM, CLAMP_TO_TENSOR):
+    _group.radii(picked_entries)
+
+
+@EXTREMUM.interval
+def extreme_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """The larger or the smaller of two entries."""
+    left, right = interval_of_operand(node, "self", intervals), interval_of_operand(node, "other", intervals)
+    return left.maximum(right) if ".max" in node.op else left.minimum(right)
+
+
+@CLAMP_TO_TENSOR.interval
+def clamped_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """min(max(x, low), high) with tensors for limits."""
+    image = interval_of_operand(node, "self", intervals)
+    if node.get("min") is not None:
+        image = image.maximum(interval_of_operand(node, "min", intervals))
+    return image if node.get("max") is None else image.minimum(interval_of_operand(node, "max", intervals))
+
+
+@PAIRS.constant(formula="1", source="order statistics: sorting brings two vectors no further apart", exact=True)
+def ordered_pairs(node: Node, _settings: Settings) -> Effect:
+    """Pairs of entries put in order (MaxMin, GroupSort of pairs), other entries left where they are."""
+    return stretch(node, {"self": 1.0})
+
+
+@PAIRS.radii
+def ordered_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
+    """A slice along the axis of the pairs is ordered by itself; an entry strays as far as the farther one of its pair.
+
+    A slice across that axis holds of every pair one entry: at most what both stray, sqrt(2) times as far as one.
+    """
+    axis = node.payload.axis
+    logs = {
+        axes: log if not axes or axis in axes else (root(2) * Bracket(-math.inf, log)).log_upper
+        for axes, log in operands[0].radii.logs.items()
+    }
+    return (Radii(node.output.shape, logs).sharpest(),)
+
+
+PAIRS.interval(entries_of_input)
