@@ -20,7 +20,7 @@ from lipaudit.graph.ops import (
     VIEWS,
     aten,
 )
-from lipaudit.graph.rewrite import rebuild
+from lipaudit.graph.rewrite import drop_unread, rebuild
 
 Arguments = Mapping[str, Argument]
 
@@ -47,8 +47,18 @@ def canonical(node: Node) -> Node:
 
 
 def resolve_aliases(graph: Graph) -> Graph:
-    """The graph with one spelling of everything that moves data; activations keep the name that a report shows."""
-    return rebuild(graph, lambda node: canonical(node) if node.op in MOVEMENT and node.op in ALIASES else None)
+    """The graph with one spelling of everything that moves data; activations keep the name that a report shows.
+
+    What is read for its shape or type only is read no more.
+    """
+
+    def change(node: Node) -> Node | None:
+        if node.op not in MOVEMENT or node.op not in ALIASES:
+            return None
+        spelled = canonical(node)
+        return replace(spelled, arguments={k: v for k, v in spelled.arguments.items() if k != "other"})
+
+    return drop_unread(rebuild(graph, change))
 
 
 def _reshape(node: Node) -> Arguments:

@@ -18,6 +18,7 @@ import torch
 
 from lipaudit.graph.arguments import call, overload
 from lipaudit.graph.node import Constant
+from lipaudit.graph.ops import MOVEMENT, aten
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma
 
 # Larger relative errors are not worth a margin, and the bounds of first order below stay bounds up to here.
@@ -26,30 +27,16 @@ _FUNCTION = 8 * UNIT_ROUNDOFF
 _SMALLEST = 2.0**-960  # results that may have lost digits to underflow
 
 # Every entry of the result is an entry of an operand, or a literal, to the last bit.
-MOVES = {
-    f"aten.{name}"
-    for name in (
-        "view.default", "_unsafe_view.default", "reshape.default", "permute.default", "t.default", "transpose.int",
-        "numpy_T.default", "mT.default", "adjoint.default", "movedim.int", "movedim.intlist", "swapaxes.default", "flatten.using_ints",
-        "unflatten.int", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "expand_as.default",
-        "view_as.default", "reshape_as.default", "repeat.default", "repeat_interleave.self_int", "tile.default",
-        "slice.Tensor", "select.int", "narrow.default", "index_select.default", "index.Tensor", "gather.default", "chunk.default",
-        "split.Tensor", "split_with_sizes.default", "unbind.int", "cat.default", "concat.default", "stack.default",
-        "flip.default", "roll.default", "pad.default", "constant_pad_nd.default", "tril.default", "triu.default",
-        "diagonal.default", "diag.default", "diag_embed.default", "block_diag.default", "clone.default", "contiguous.default",
-        "alias.default",
-        "detach.default", "lift_fresh_copy.default", "to.dtype", "to.dtype_layout", "to.device", "type_as.default", "to.other",
-        "_to_copy.default", "zeros.default", "ones.default", "full.default", "eye.default", "eye.m",
-        "zeros_like.default", "ones_like.default", "full_like.default", "new_zeros.default", "new_ones.default",
-        "new_full.default", "fill.Scalar", "fill.Tensor", "zero.default", "copy.default", "scalar_tensor.default", "masked_fill.Scalar",
-        "masked_fill.Tensor", "where.self", "neg.default", "abs.default", "dropout.default", "slice_scatter.default",
-        "select_scatter.default",
+MOVES = MOVEMENT | {
+    *aten(
+        "select.int", "unbind.int", "index_select", "index.Tensor", "gather", "repeat_interleave.self_int", "stack", "roll", "pad",
+        "constant_pad_nd", "tril", "triu", "adjoint", "diagonal", "diag", "diag_embed", "block_diag", "zeros", "ones", "full", "eye",
+        "eye.m",
+        "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "fill.Scalar", "fill.Tensor", "zero", "copy",
+        "scalar_tensor", "masked_fill.Scalar", "masked_fill.Tensor", "where.self", "neg", "abs", "dropout", "slice_scatter",
+        "select_scatter",
     )
 }  # fmt: skip
-CASTS = {
-    f"aten.{name}"
-    for name in ("to.dtype", "to.dtype_layout", "to.device", "type_as.default", "to.other", "_to_copy.default")
-}
 _SUMS = {"aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim"}
 _PRODUCTS = {
     "aten.mm.default": ("self", "mat2"),

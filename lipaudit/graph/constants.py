@@ -15,8 +15,9 @@ from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError
 from lipaudit.graph.arguments import call, precision
-from lipaudit.graph.constant_errors import CASTS, MOVES, relative_error
+from lipaudit.graph.constant_errors import MOVES, relative_error
 from lipaudit.graph.node import Constant, Ref
+from lipaudit.graph.ops import CASTS
 from lipaudit.option_names import spell
 
 # Entries of a sparse tensor that is written out; half a gigabyte in float64.

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from lipaudit.graph.node import Argument, Graph, Node, Ref, TensorInfo
+from lipaudit.graph.ops import VIEWS
 from lipaudit.graph.rewrite import drop_unread, label, rebuild
 
 
@@ -117,3 +118,16 @@ class NewNodes:
         last = replace(self.nodes[-1], name=self.node.name, outputs=self.node.outputs)
         nodes = (*self.nodes[:-1], last)
         return Match(nodes, next(i for i, node in enumerate(nodes) if node.op == op), merged)
+
+
+def adds_axis(node: Node, axis: int) -> bool:
+    """Whether a view adds an axis of one entry at the place ``axis``, and nothing else.
+
+    >>> import torch
+    >>> source = Ref("x", TensorInfo((2, 3), torch.float32))
+    >>> view = Node("y", "aten.unsqueeze.default", {"self": source, "dim": 1}, (TensorInfo((2, 1, 3), torch.float32),))
+    >>> adds_axis(view, 1), adds_axis(view, 0)
+    (True, False)
+    """
+    before = node.refs[0].info.shape
+    return node.op in VIEWS and node.output.shape == (*before[:axis], 1, *before[axis:])

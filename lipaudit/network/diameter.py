@@ -11,11 +11,10 @@ import math
 from collections.abc import Mapping
 
 from lipaudit.graph.node import Graph, Node
+from lipaudit.graph.ops import SOFTMAX
 from lipaudit.network.magnitudes import Extents
 from lipaudit.rules.rule import find_rule
 from lipaudit.spectral.bracket import Bracket
-
-_PROBABILITIES = ("aten.softmax.int", "aten._softmax.default")
 
 
 def output_diameter(graph: Graph, extents: Extents) -> float | None:
@@ -34,7 +33,7 @@ def output_diameter(graph: Graph, extents: Extents) -> float | None:
 
 def _of_rows(nodes: Mapping[str, Node], node: Node) -> Bracket | None:
     """sqrt(2 rows) for an output of rows of probabilities, seen through operations that only view it; None for any other."""
-    while node.op not in _PROBABILITIES:
+    while node.op not in SOFTMAX:
         rule = find_rule(node.op)
         if rule is None or not rule.trivial or len(node.refs) != 1 or len(node.outputs) != 1:
             return None

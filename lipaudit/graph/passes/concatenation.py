@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lipaudit.graph.node import Argument, Constant, Node, Ref
+from lipaudit.graph.ops import CONCATENATIONS
 
-_CATENATIONS = {"aten.cat.default", "aten.concat.default", "aten.concatenate.default"}
 _STACKS = {"aten.stack.default"}
 _BY_RANK = {"aten.hstack.default", "aten.vstack.default"}
 
@@ -23,7 +23,7 @@ class Join:
 def join_of(node: Node) -> Join | None:
     """The join that a node is; None for any other operation and for parts whose shapes do not fit as they are."""
     parts = node.get("tensors")
-    if node.op not in _CATENATIONS | _STACKS | _BY_RANK or not isinstance(parts, tuple):
+    if node.op not in CONCATENATIONS | _STACKS | _BY_RANK or not isinstance(parts, tuple):
         return None
     rank = len(node.output.shape)
     ranks = {len(shape_of(part)) for part in parts}

@@ -15,11 +15,11 @@ import torch
 
 from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.node import Argument, Constant, Node, Ref
-from lipaudit.graph.ops import SOFTMAX
-from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
+from lipaudit.graph.ops import CASTS, IDENTITIES, SOFTMAX, VIEWS
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch, adds_axis
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed
 
-_PASSING = {"aten.clone.default", "aten.contiguous.default", "aten.to.dtype"}
+_PASSING = IDENTITIES | CASTS
 _DIVISIONS = {"aten.div.Tensor"}
 # A sum below this part of what it is summed from has lost digits to cancellation.
 _CANCELLED = 1e-6
@@ -58,9 +58,8 @@ def matcher(index: GraphIndex) -> Matcher:
 
 def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | None:
     """The tensor whose sum over one axis, kept as an axis of one entry, the divisor is, and that axis."""
-    total, kept = divisor, None
-    if divisor.op == "aten.unsqueeze.default":
-        total, kept = producers[divisor.refs[0].name], divisor["dim"]
+    view = divisor if divisor.op in VIEWS else None
+    total = divisor if view is None else producers[view.refs[0].name]
     if total.op != "aten.sum.dim_IntList" or total["dtype"] is not None or not isinstance(total["self"], Ref):
         return None
     if not divisor.output.dtype.is_floating_point:
@@ -70,8 +69,8 @@ def _summed(divisor: Node, producers: Mapping[str, Node]) -> tuple[Ref, int] | N
         return None
     axis = dims[0] % rank
     if not total["keepdim"]:
-        return (total["self"], axis) if isinstance(kept, int) and kept % rank == axis else None
-    return (total["self"], axis) if kept is None else None
+        return (total["self"], axis) if view is not None and adds_axis(view, axis) else None
+    return (total["self"], axis) if view is None else None
 
 
 @dataclass(frozen=True)

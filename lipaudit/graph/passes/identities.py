@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lipaudit.graph.node import Argument, Graph, Node, Ref
-from lipaudit.graph.ops import CASTS
+from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES
 from lipaudit.graph.rewrite import rebuild
 
-_IDENTITIES = {
-    "aten.alias.default",
-    "aten.clone.default",
-    "aten.contiguous.default",
-    "aten.detach.default",
-    "aten.detach_.default",
-    "aten.lift_fresh_copy.default",
-}
-_DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"}
-_CASTS = CASTS | {"aten.to.device"}
 # Norms that return their statistics as well, as the same norm with one output: its name, and arguments renamed or added.
 _ONE_OUTPUT: dict[str, tuple[str, dict[str, str], dict[str, Argument]]] = {
     "aten._native_batch_norm_legit_no_training.default": (
@@ -41,7 +31,8 @@ def drop_identities(graph: Graph) -> Graph:
         if not refs:
             return None
         same = len(node.outputs) == 1 and node.get("self") is refs[0] and refs[0].info == node.output
-        if node.op in _IDENTITIES or (node.op in _CASTS and same) or (node.op in _DROPOUTS and node["train"] is False):
+        inactive = node.op in DROPOUTS and len(node.outputs) == 1 and node["train"] is False
+        if node.op in IDENTITIES or (node.op in CASTS and same) or inactive:
             return refs[0]
         return refs[0] if node.op == "getitem" and refs[0].name in alone else None
 

@@ -23,6 +23,7 @@ from typing import Literal
 import torch
 
 from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.ops import CASTS
 from lipaudit.graph.passes.row_functions import Quotient, RowReader
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NewNodes, NoMatch
 
@@ -169,8 +170,7 @@ def _sources(node: Node, producers: Mapping[str, Node]) -> Iterator[Ref]:
 
 
 _LEADING = {
-    "aten.sub.Tensor", "aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar", "aten.to.dtype",
-    "aten._to_copy.default",
+    "aten.sub.Tensor", "aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar", *CASTS,
 }  # fmt: skip
 
 

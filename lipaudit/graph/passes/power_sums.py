@@ -12,23 +12,24 @@ from fractions import Fraction
 
 import torch
 
+from lipaudit.graph import ops
 from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Constant, Node, Ref
-from lipaudit.graph.ops import CASTS, VIEWS
+from lipaudit.graph.ops import CASTS, EXPANSIONS, FLIPS, PERMUTATIONS, REPETITIONS, SLICES, VIEWS, aten
 
 _MAX_OPERATIONS = 32
 _RECIPROCAL = 1e-6  # how far p q of a p-th power and an exponent q may be from 1
 POWERS = {"aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor"}
-SELECTIONS = {
-    f"aten.{name}"
-    for name in (
-        "select.int", "slice.Tensor", "permute.default", "transpose.int", "t.default", "flip.default", "movedim.int",
-        "index_select.default", "unfold.default", "expand.default", "repeat.default",
-    )
-} | VIEWS  # fmt: skip
-SPLITS = {
-    "aten.chunk.default", "aten.split.Tensor", "aten.split.sizes", "aten.split_with_sizes.default", "aten.unbind.int",
-}  # fmt: skip
+SELECTIONS = (
+    VIEWS
+    | SLICES
+    | PERMUTATIONS
+    | FLIPS
+    | EXPANSIONS
+    | REPETITIONS
+    | frozenset(aten("select.int", "index_select", "unfold"))
+)
+SPLITS = ops.SPLITS | {"aten.unbind.int"}
 
 
 @dataclass

@@ -28,7 +28,7 @@ from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.functions.substitution import replace_terms, value_at
 from lipaudit.graph.functions.terms import HALF, NotElementaryError, Term
 from lipaudit.graph.node import Argument, Node, Ref
-from lipaudit.graph.ops import VIEWS
+from lipaudit.graph.ops import EXPANSIONS, VIEWS
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
 from lipaudit.graph.passes.row_functions import Axes, Power, RowReader, Rows, Size
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
@@ -281,10 +281,10 @@ class _Reader:
         return replace_terms(self.tape, term, change)
 
 
-_ON_THE_WAY = OPERATIONS | VIEWS | {NORMALIZATION} | {
+_ON_THE_WAY = OPERATIONS | VIEWS | EXPANSIONS | {NORMALIZATION} | {
     f"aten.{name}"
     for name in (
         "mean.dim", "sum.dim_IntList", "linalg_vector_norm.default", "norm.ScalarOpt_dim", "var.dim", "var.correction",
-        "std.dim", "std.correction", "expand.default", "expand_as.default", "broadcast_to.default",
+        "std.dim", "std.correction",
     )
 }  # fmt: skip

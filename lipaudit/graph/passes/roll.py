@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.ops import CONCATENATIONS
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 
-_JOINS = {"aten.cat.default", "aten.concat.default", "aten.concatenate.default"}
 _SLICE, _ROLL = "aten.slice.Tensor", "aten.roll.default"
 _NOT_TWO = NoMatch("not a join of two tensors")
 _NOT_SLICES = NoMatch("the two parts are not slices of one tensor of the shape of the result")
@@ -24,7 +24,7 @@ def matcher(index: GraphIndex) -> Matcher:
     producers = index.producers
 
     def match(node: Node) -> Match | NoMatch:
-        if node.op not in _JOINS:
+        if node.op not in CONCATENATIONS:
             return OTHER_OPERATION
         parts = node.get("tensors")
         if not isinstance(parts, tuple) or len(parts) != 2 or not all(isinstance(part, Ref) for part in parts):

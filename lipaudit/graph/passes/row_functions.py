@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from lipaudit.graph.functions.normal_form import number
 from lipaudit.graph.node import Argument, Node, Ref
-from lipaudit.graph.ops import CASTS, VIEWS
+from lipaudit.graph.ops import CASTS, EXPANSIONS, VIEWS
 
 Axes: TypeAlias = tuple[int, ...]
 # A written-out normalisation has at most about a dozen operations.
@@ -392,7 +392,7 @@ _OPERATIONS: dict[str, Callable[[RowReader, Node], Value | None]] = {
     "aten.pow.Tensor_Scalar": _power,
     **{f"aten.{name}": _clamp for name in ("clamp.default", "clamp_min.default", "maximum.default", "max.other")},
     **dict.fromkeys(VIEWS, _view),
-    **{f"aten.{name}.default": _expand for name in ("expand", "expand_as", "broadcast_to")},
+    **dict.fromkeys(EXPANSIONS, _expand),
     **dict.fromkeys(CASTS, _cast),
     "getitem": _statistics_pair,
 }

@@ -20,16 +20,10 @@ from lipaudit.graph.linear import (
     scale_rows,
 )
 from lipaudit.graph.node import Graph, Node, Ref
+from lipaudit.graph.ops import VIEWS
 from lipaudit.graph.rewrite import label, rebuild, rename, uses
 
 _LINEAR = {CONVOLUTION, DENSE, SCALE}
-_VIEWS = {
-    f"aten.{name}"
-    for name in (
-        "view.default", "_unsafe_view.default", "view_copy.default", "reshape.default", "flatten.using_ints",
-        "unflatten.int", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
-    )
-}  # fmt: skip
 
 
 def fold_scales(graph: Graph) -> Graph:
@@ -46,7 +40,7 @@ def fold_scales(graph: Graph) -> Graph:
 
 
 def _keeps_last_axis(node: Node) -> bool:
-    if node.op not in _VIEWS or not node.refs:
+    if node.op not in VIEWS or len(node.refs) != 1:
         return False
     before, after = node.refs[0].info.shape, node.output.shape
     return bool(before) and bool(after) and before[-1] == after[-1]

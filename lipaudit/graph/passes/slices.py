@@ -10,16 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.ops import SPLITS
 
 _SLICE, _NARROW, _SELECT, _UNBIND = "aten.slice.Tensor", "aten.narrow.default", "aten.select.int", "aten.unbind.int"
-# One part after the other; each part's size is in the shape of the output.
-_SPLITS = {
-    f"aten.{name}"
-    for name in (
-        "split.Tensor", "split.sizes", "split_with_sizes.default", "unsafe_split.Tensor",
-        "unsafe_split_with_sizes.default", "chunk.default", "unsafe_chunk.default", "tensor_split.sections",
-    )
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def _cut(ref: Ref, producers: Mapping[str, Node]) -> tuple[Ref, int, tuple[int, 
     index = node["index"] % len(parent.outputs)
     if parent.op == _UNBIND:
         return source, axis, (index,), True
-    if parent.op not in _SPLITS:
+    if parent.op not in SPLITS:
         return None
     before = sum(output.shape[axis] for output in parent.outputs[:index])
     return source, axis, tuple(range(before, before + parent.outputs[index].shape[axis])), False

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lipaudit.graph.node import Argument, Node, Ref
-from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
+from lipaudit.graph.ops import VIEWS
+from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch, adds_axis
 
 _SOFTMAX = "aten.softmax.int"
 _NOT_A_QUOTIENT = NoMatch("no quotient of two tensors, nor a product with a reciprocal")
@@ -40,10 +41,10 @@ def matcher(index: GraphIndex) -> Matcher:
         power, total = producers[above.name], producers[below.name]
         if power.op != "aten.exp.default" or above.info != node.output:
             return _NOT_AN_EXPONENTIAL
-        kept = None
-        if total.op == "aten.unsqueeze.default":
-            merged, kept, total = (*merged, total.name), total["dim"], producers[total.refs[0].name]
-        axis = _axis(total, len(node.output.shape), kept)
+        view = None
+        if total.op in VIEWS:
+            merged, view, total = (*merged, total.name), total, producers[total.refs[0].name]
+        axis = _axis(total, len(node.output.shape), view)
         if axis is None:
             return _NOT_A_SUM
         summed = producers[total.refs[0].name]
@@ -57,7 +58,7 @@ def matcher(index: GraphIndex) -> Matcher:
     return match
 
 
-def _axis(total: Node, rank: int, kept: Argument) -> int | None:
+def _axis(total: Node, rank: int, view: Node | None) -> int | None:
     """The axis that a sum keeps as one of a single entry."""
     if total.op != "aten.sum.dim_IntList" or total["dtype"] is not None or len(total.refs) != 1:
         return None
@@ -66,8 +67,8 @@ def _axis(total: Node, rank: int, kept: Argument) -> int | None:
         return None
     axis = dims[0] % rank
     if total["keepdim"]:
-        return axis if kept is None else None
-    return axis if isinstance(kept, int) and kept % rank == axis else None
+        return axis if view is None else None
+    return axis if view is not None and adds_axis(view, axis) else None
 
 
 def _unshifted(ref: Ref, axis: int, producers: Mapping[str, Node]) -> tuple[Ref, tuple[str, ...]]:

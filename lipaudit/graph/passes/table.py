@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from lipaudit.graph.aliases import resolve_aliases
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes import (
     activations,
@@ -74,12 +75,14 @@ class Pass:
 
 _VALUE, _DIFFERENCES = Equality.VALUE, Equality.DIFFERENCES
 IDENTITIES = Pass("identities", "clone(x) = x, dropout(x) = x in evaluation mode", _VALUE, drop_identities)
+SPELLINGS = Pass("spellings", "flipud(x) = flip(x, 0), squeeze(x) = reshape(x)", _VALUE, resolve_aliases)
 CONSTANT_SHIFTS = Pass("constant shifts", "(f(x) + c) - (f(y) + c) = f(x) - f(y)", _DIFFERENCES, drop_shifts)
 LINEAR_MAPS = Pass.of_patterns("linear maps", "(W x + b) - (W y + b) = W x - W y", _DIFFERENCES, linear_maps.matcher)
 PADDING = Pass.of_patterns("padding", "K * pad(x) is a convolution with borders", _DIFFERENCES, padding.matcher)
 SCALES = Pass("scales", "S (W x) = (S W) x, W (S x) = (W S) x", _DIFFERENCES, fold_scales)
 
 PASSES = (
+    SPELLINGS,
     IDENTITIES,
     Pass.of_patterns("cyclic shifts", "cat(x[k:], x[:k]) = roll(x, -k)", _VALUE, roll.matcher),
     Pass.of_patterns("softmax", "exp(x - c) / sum(exp(x - c)) = softmax(x)", _VALUE, softmax.matcher),
@@ -118,7 +121,7 @@ PASSES = (
 
 def recognise(graph: Graph) -> Graph:
     """The passes that are equal in value: a captured graph in the operations that the rules know."""
-    return with_lost_constants(graph, _run(graph, Equality.VALUE))
+    return with_lost_constants(resolve_aliases(graph), _run(graph, Equality.VALUE))
 
 
 def fold(graph: Graph) -> Graph:
