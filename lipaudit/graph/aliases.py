@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from lipaudit.errors import GraphError
-from lipaudit.graph.node import Argument, Graph, Node, Ref
+from lipaudit.graph.node import Argument, Constant, Graph, Node, Ref
 from lipaudit.graph.ops import (
     ALIASES,
     CASTS,
@@ -129,6 +129,15 @@ def _clamp(node: Node) -> Arguments:
     return {"self": node["self"], "min": low, "max": high}
 
 
+def _prelu(node: Node) -> Arguments:
+    """The kernel's weights have the axes of the tensor, one entry along each but that of the channels."""
+    weight = node["weight"]
+    return {
+        "self": node["self"],
+        "weight": replace(weight, value=weight.value.reshape(-1)) if isinstance(weight, Constant) else weight,
+    }
+
+
 def _integer(argument: Argument) -> int:
     if not isinstance(argument, int):
         raise GraphError(f"an axis or a size of a spelling of data movement is no integer: {argument!r}")
@@ -155,4 +164,5 @@ _TRANSLATIONS: dict[str, Callable[[Node], Arguments]] = {
     **dict.fromkeys(aten("_softmax"), _softmax),
     **dict.fromkeys(aten("_log_softmax"), _softmax),
     **dict.fromkeys(CLAMPS, _clamp),
+    **dict.fromkeys(aten("_prelu_kernel"), _prelu),
 }

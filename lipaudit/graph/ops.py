@@ -28,8 +28,8 @@ ALIASES: dict[str, str] = {}
 
 # The same entries in the same order, in another shape; what gives the shape of another tensor reads nothing else of it.
 VIEWS = _family(
-    "reshape", "view", "_unsafe_view", "view_copy", "view_as", "reshape_as", "flatten.using_ints", "unflatten.int", "ravel",
-    "squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze", "atleast_1d",
+    "reshape", "view", "_unsafe_view", "_reshape_alias", "view_copy", "view_as", "reshape_as", "flatten.using_ints", "unflatten.int",
+    "ravel", "squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze", "atleast_1d",
 )  # fmt: skip
 IDENTITIES = _family("clone", "alias", "contiguous", "detach", "detach_", "lift_fresh", "lift_fresh_copy")
 CASTS = _family("_to_copy", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as")

@@ -48,7 +48,6 @@ LEFT_OUT = {
         "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/lipaudit sample_models/digits_resnet.onnx": INSTALLS,
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest": INSTALLS,
     },
-    "adding_a_rule.md": {"pytest tests/rules/test_conformance.py -k leaky_relu": OTHER},
     "benchmarks.md": {
         "python -m benchmarks.ratios": SLOW,
         "python -m benchmarks.ratios --networks mobilenet_v2=mobilenet_v2-b0353104.pth": DOWNLOADS,

@@ -22,6 +22,12 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (  # page, text, other text, me
         "AssertionError: schur1911: Geometry",
     ),
     (
+        "adding_an_operation.md",
+        "SINC.interval(always(Interval(-0.2172337, 1.0)))",
+        "SINC.interval(always(Interval(0.0, 1.0)))",
+        "test_radii_hold",
+    ),
+    (
         "adding_a_format.md",
         "return printable(text.replace(",
         "return str(text.replace(",

@@ -46,7 +46,7 @@ SILU = operations(*aten("silu"))
 GELU = operations(*aten("gelu"))
 MISH = operations(*aten("mish"))
 SELU = operations(*aten("selu"))
-ERF = operations(*aten("erf"))
+ERF, ERFC = operations(*aten("erf")), operations(*aten("erfc"))
 ELU = operations(*aten("elu"))
 CELU = operations(*aten("celu"))
 SOFTPLUS = operations(*aten("softplus"))
@@ -166,13 +166,14 @@ def selu_entries(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
     return scale * _exponential_unit(intervals[0], alpha, Interval.point(1.0))
 
 
-@ERF.constant(formula="2/sqrt(pi)", source=SLOPE, exact=True, entrywise=True)
+@(ERF | ERFC).constant(formula="2/sqrt(pi)", source=SLOPE, exact=True, entrywise=True)
 def erf(node: Node, _settings: Settings) -> Effect:
-    """The error function, steepest at 0."""
+    """The error function and 1 less it, steepest at 0."""
     return stretch(node, {"self": enclosed(activation_slopes.ERF)})
 
 
 ERF.interval(of_entries(Interval.erf))
+ERFC.interval(of_entries(Interval.erfc))
 
 
 @ELU.constant(formula="|scale| max(1, |alpha input_scale|)", source=SLOPE, exact=True, entrywise=True)

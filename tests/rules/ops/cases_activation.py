@@ -23,6 +23,7 @@ case("gelu", X, approximate="tanh", at=(1.418504, -1.418504, 8.0))
 case("mish", X, at=(1.49057118, -2.0, 30.0))
 case("selu", X, at=(-1e-9, 1.0, -5.0))
 case("erf", X, at=(0.0, 1.0))
+case("erfc", X, at=(0.0, 1.0))
 for alpha, scale, input_scale in ((1.0, 1.0, 1.0), (2.5, 0.5, 1.0), (0.3, -2.0, 2.0), (-3.0, 1.5, 0.25)):
     case("elu", X, alpha, scale, input_scale, at=(-1e-9, 1.0, -5.0))
 unbounded("elu", X, 1.0, 1.0, -1.0, witness=(-20.0, -21.0))

@@ -126,7 +126,8 @@ def check(
     """The outputs ``moved`` by deviations of the operands, which are at most ``sizes`` away from their image, keep within the claims."""
     bounds = radii_of(operation.node, effect, operands)
     ceiling = region_of(operation.node, operands)
-    interval = interval_of(operation.node, tuple(m.interval.within(m.around_centre or Interval()) for m in operands))
+    intervals = tuple(m.interval.within(m.around_centre or Interval()) for m in operands)
+    several = len(operation.node.outputs) > 1
     for position, output in enumerate(zip(*moved, strict=True)):
         size = sizes[position]
         if size is None:
@@ -136,6 +137,7 @@ def check(
             within(ceiling.radii[position], largest([one - ceiling.centre for one in output]))
         rounding = 1e-9 if output[0].dtype is torch.float64 else 1e-2
         values = torch.stack(output)
+        interval = interval_of(operation.node, intervals, position if several else None)
         assert interval.low - rounding <= float(values.min())
         assert float(values.max()) <= interval.high + rounding
 
