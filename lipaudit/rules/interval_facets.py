@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from lipaudit.graph.functions.expression import NotElementaryError, Tape
+from lipaudit.graph.functions.expression import Tape
 from lipaudit.graph.functions.from_aten import Translator
 from lipaudit.graph.functions.ranges import defined_over, range_over
+from lipaudit.graph.functions.terms import NotElementaryError
 from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.spectral.interval import Interval
 
