@@ -15,6 +15,7 @@ from lipaudit.graph.functions.from_aten import Translator
 from lipaudit.graph.functions.ranges import defined_over, range_over
 from lipaudit.graph.functions.terms import NotElementaryError
 from lipaudit.graph.node import Argument, Node, Ref
+from lipaudit.rules.operands import interval_of_operand
 from lipaudit.spectral.interval import Interval
 
 NOT_NEGATIVE = Interval(0.0, math.inf)
@@ -31,19 +32,19 @@ def always(interval: Interval) -> Callable[[Node, tuple[Interval, ...]], Interva
     return lambda _node, _intervals: interval
 
 
-def entries_of_input(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """Entries of the input, or means of them with weights that are not negative and add up to 1."""
-    return intervals[0]
+def entries_of_input(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Entries of the first argument, or means of them with weights that are not negative and add up to 1."""
+    return interval_of_operand(node, next(iter(node.arguments)), intervals)
 
 
-def entries_and_zeros(_node: Node, intervals: tuple[Interval, ...]) -> Interval:
-    """Entries of the input among zeros."""
-    return intervals[0].union(ZERO)
+def entries_and_zeros(node: Node, intervals: tuple[Interval, ...]) -> Interval:
+    """Entries of the first argument among zeros."""
+    return entries_of_input(node, intervals).union(ZERO)
 
 
 def entries_and_places(node: Node, intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    """Entries of the input, and in every further output where they stand."""
-    return (intervals[0], *(Interval() for _ in node.outputs[1:]))
+    """Entries of the first argument, and in every further output where they stand."""
+    return (entries_of_input(node, intervals), *(Interval() for _ in node.outputs[1:]))
 
 
 def range_of_program(node: Node, intervals: tuple[Interval, ...]) -> Interval:

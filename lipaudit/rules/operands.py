@@ -97,8 +97,8 @@ def integers(node: Node, key: str, axes: int) -> tuple[int, ...]:
     values = argument if isinstance(argument, tuple) else (argument,)
     if not all(isinstance(v, int) for v in values):
         raise GraphError(f"argument {key!r} of node {node.name} ({node.op}) is not made of integers: {argument!r}")
-    found = cast(tuple[int, ...], values)
-    return found * axes if len(found) == 1 else found
+    sizes = cast(tuple[int, ...], values)
+    return sizes * axes if len(sizes) == 1 else sizes
 
 
 def is_finite(tensor: torch.Tensor) -> bool:

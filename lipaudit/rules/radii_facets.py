@@ -29,9 +29,13 @@ def whole_tensor(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) ->
 
 
 def entrywise(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
-    """Functions of each entry by itself; the factor of the effect is the supremum of the slope."""
-    parts = [(factor, operand.radii) for factor, operand in zip(effect.factors, operands, strict=True)]
-    return tuple(joined(output.shape, parts) for output in node.outputs)
+    """Functions of each entry by itself; the factor of the effect is the supremum of the slope.
+
+    An operand with the factor 0 is read for its type or shape only, and may have any shape.
+    """
+    both = zip(effect.factors, operands, strict=True)
+    parts = [(factor, operand.radii) for factor, operand in both if factor.log_upper != -math.inf]
+    return tuple(joined(o.shape, parts) if parts else Radii.zero(o.shape) for o in node.outputs)
 
 
 def picked_entries(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:

@@ -62,8 +62,8 @@ def _by_slope(reason: str, slope: Callable[[Interval], Interval]) -> Effect:
     """The largest slope on an interval that holds every entry: no lower bound, as none of its numbers need occur."""
 
     def given(operands: tuple[Magnitude, ...]) -> Effect:
-        found = operands[0].least(lambda interval: Bracket.at_most(slope(interval).largest))
-        return Effect.unbounded(reason) if found.log_upper == math.inf else Effect.stretch(found)
+        largest = operands[0].least(lambda interval: Bracket.at_most(slope(interval).largest))
+        return Effect.unbounded(reason) if largest.log_upper == math.inf else Effect.stretch(largest)
 
     return Effect.where_bounded(reason, given)
 

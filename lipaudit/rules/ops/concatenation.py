@@ -148,11 +148,11 @@ def overwrite(node: Node, _settings: Settings) -> Effect:
 
 def _places(node: Node) -> list[Constant]:
     """The constants that say where an operation writes."""
-    found: list[Constant] = []
+    constants: list[Constant] = []
     for key in _PLACES:
         argument = node.get(key)
-        found += [a for a in (argument if isinstance(argument, tuple) else (argument,)) if isinstance(a, Constant)]
-    return found
+        constants += [a for a in (argument if isinstance(argument, tuple) else (argument,)) if isinstance(a, Constant)]
+    return constants
 
 
 @OVERWRITE.radii

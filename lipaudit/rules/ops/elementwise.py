@@ -37,43 +37,43 @@ def elementwise(node: Node, _settings: Settings) -> Effect:
         return Bracket.at_most(slopes.upper, Rigor.NUMERICAL if slopes.steps else Rigor.CERTIFIED)
 
     def given(operands: tuple[Magnitude, ...]) -> Effect:
-        found = operands[0].least(within)
-        if everywhere.upper <= found.upper:
+        bound = operands[0].least(within)
+        if everywhere.upper <= bound.upper:
             return _effect(payload, everywhere)
-        return Effect.stretch(found, note=_note(payload, everywhere))
+        return Effect.stretch(bound, note=_note(payload, everywhere))
 
     return replace(_effect(payload, everywhere), given=given)
 
 
-def _effect(payload: Elementwise, found: Slopes) -> Effect:
-    if found.jumps:
-        jump = found.jumps[0]
+def _effect(payload: Elementwise, slopes: Slopes) -> Effect:
+    if slopes.jumps:
+        jump = slopes.jumps[0]
         return Effect.unbounded(
             f"the function ({payload.formula}) jumps by {jump.size:.3g} where its operand is {float(jump.at):.6g}"
         )
-    if math.isinf(found.upper):
-        grows = "grows beyond every bound" if found.grows else "has no bound that is known"
+    if math.isinf(slopes.upper):
+        grows = "grows beyond every bound" if slopes.grows else "has no bound that is known"
         return Effect.unbounded(f"the slope of the function ({payload.formula}) {grows}")
-    rigor = Rigor.NUMERICAL if found.steps else Rigor.CERTIFIED
-    return Effect.stretch(_bracket(found, rigor), note=_note(payload, found))
+    rigor = Rigor.NUMERICAL if slopes.steps else Rigor.CERTIFIED
+    return Effect.stretch(_bracket(slopes, rigor), note=_note(payload, slopes))
 
 
-def _note(payload: Elementwise, found: Slopes) -> str:
+def _note(payload: Elementwise, slopes: Slopes) -> str:
     name = f"written out: {payload.formula}"
-    if not found.steps:
+    if not slopes.steps:
         return name
-    step, digits = found.steps[0], "float64" if payload.dtype == torch.float64 else "float32"
+    step, digits = slopes.steps[0], "float64" if payload.dtype == torch.float64 else "float32"
     return f"{name}; the step of {step.size:.1e} at {float(step.at):.6g} is below {digits} rounding"
 
 
-def _bracket(found: Slopes, rigor: Rigor) -> Bracket:
-    if found.lower == found.upper:
-        return Bracket.exact(found.upper, rigor)
-    return Bracket(log_down(found.lower), log_up(found.upper), rigor)
+def _bracket(slopes: Slopes, rigor: Rigor) -> Bracket:
+    if slopes.lower == slopes.upper:
+        return Bracket.exact(slopes.upper, rigor)
+    return Bracket(log_down(slopes.lower), log_up(slopes.upper), rigor)
 
 
 @FUNCTION.interval
 def values(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """The values of the function on the interval of its operand."""
-    found = node.payload.values(intervals[0].low, intervals[0].high)
-    return Interval(found.low, found.high)
+    image = node.payload.values(intervals[0].low, intervals[0].high)
+    return Interval(image.low, image.high)

@@ -45,8 +45,8 @@ def glu_slope(bound: Bracket) -> Bracket:
         return Bracket(-math.inf, 0.0, bound.rigor)
     s = (3 - math.sqrt(1 - 8 / square)) / 4
     # the maximum is flat: an error of s counts with its square
-    found = rounded(s * math.sqrt(1 + square * (1 - s) ** 2), 2.0**-44)
-    return Bracket(-math.inf, max(0.0, found.log_upper), bound.rigor)
+    supremum = rounded(s * math.sqrt(1 + square * (1 - s) ** 2), 2.0**-44)
+    return Bracket(-math.inf, max(0.0, supremum.log_upper), bound.rigor)
 
 
 @GLU.constant(

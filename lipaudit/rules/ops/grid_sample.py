@@ -92,8 +92,8 @@ def _norm(node: Node, mode: int, sizes: tuple[int, ...], grid: torch.Tensor, tol
     taps = 4 ** len(sizes) if mode == CUBIC else 2 ** len(sizes)
     lost = 2.0**-46 * (max(sizes) + float(grid.abs().max()) * max(sizes)) * math.sqrt(taps * grid[..., 0].numel())
     if mode == BILINEAR:
-        found = norm_by_products(sample, adjoint, ones, tol)
-        return Bracket.sum([Bracket(-math.inf, found.log_upper), Bracket.at_most(lost)])
+        norm = norm_by_products(sample, adjoint, ones, tol)
+        return Bracket.sum([Bracket(-math.inf, norm.log_upper), Bracket.at_most(lost)])
     classes = [_class(sizes, rest) for rest in itertools.product(range(4), repeat=len(sizes))]
     signs = [torch.sign(sample(one)) for one in classes]
 
@@ -104,8 +104,8 @@ def _norm(node: Node, mode: int, sizes: tuple[int, ...], grid: torch.Tensor, tol
         pulled = (one * adjoint(out * sign) for one, sign in zip(classes, signs, strict=True))
         return sum((p.clamp_min(0) for p in pulled), torch.zeros(()))
 
-    found = norm_by_products(modulus, modulus_adjoint, ones, tol)
-    return Bracket.sum([Bracket(-math.inf, found.log_upper), Bracket.at_most(lost)])
+    norm = norm_by_products(modulus, modulus_adjoint, ones, tol)
+    return Bracket.sum([Bracket(-math.inf, norm.log_upper), Bracket.at_most(lost)])
 
 
 def _class(sizes: tuple[int, ...], rest: tuple[int, ...]) -> torch.Tensor:
@@ -130,9 +130,9 @@ def _most_copies(
 
 def _largest_bin(numbers: torch.Tensor) -> int:
     """How often the most frequent number above 0 occurs."""
-    found = numbers.flatten().to(torch.int64)
-    found = found[found > 0]
-    return int(torch.bincount(found).max()) if found.numel() else 0
+    read = numbers.flatten().to(torch.int64)
+    read = read[read > 0]
+    return int(torch.bincount(read).max()) if read.numel() else 0
 
 
 def _moving(node: Node, mode: int) -> Effect:

@@ -127,11 +127,11 @@ def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
         else:
             factors = product_factors(product, operands[first], other)
         scale = rounded(abs(float(node.get("alpha", 1))))  # type: ignore[arg-type]
-        found = {keys[first]: scale * factors[0], keys[second]: scale * factors[1]}
-        for key in set(keys) - set(found):  # a data-dependent bias or summand
+        by_key = {keys[first]: scale * factors[0], keys[second]: scale * factors[1]}
+        for key in set(keys) - set(by_key):  # a data-dependent bias or summand
             weight = rounded(abs(float(node.get("beta", 1))))  # type: ignore[arg-type]
-            found[key] = weight * root(repeats(node[key], node.output))
-        return Effect.stretch(*(found[key] for key in keys))
+            by_key[key] = weight * root(repeats(node[key], node.output))
+        return Effect.stretch(*(by_key[key] for key in keys))
 
     return Effect.where_bounded(BILINEAR, given)
 

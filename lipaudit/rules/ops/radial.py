@@ -23,12 +23,12 @@ ROWS = operations(RADIAL)
 def radial(node: Node, _settings: Settings) -> Effect:
     """A function of the size of rows, or rows in another length, that arrived written out."""
     payload: Radial = node.payload
-    found = payload.slopes
+    slopes = payload.slopes
     what = "rows in another length" if payload.rows else "a function of the size of rows"
     bracket = (
-        Bracket.exact(found.upper)
-        if found.lower == found.upper
-        else Bracket(log_down(found.lower), log_up(found.upper))
+        Bracket.exact(slopes.upper)
+        if slopes.lower == slopes.upper
+        else Bracket(log_down(slopes.lower), log_up(slopes.upper))
     )
     return Effect.stretch(bracket, note=f"written out: {what}")
 

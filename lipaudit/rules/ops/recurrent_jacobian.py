@@ -116,16 +116,16 @@ def stacked(layers: Sequence[Sequence[Blocks]], outputs: int) -> dict[str, Brack
     last: list[dict[str, list[Bracket]]] = [{key: [] for key in "xhc"} for _ in range(outputs)]
     for depth, directions in enumerate(layers):
         following: dict[tuple[str, int, int], Bracket] = {}
-        through = Bracket.root_sum_squares([found[0]["x"] for found in directions])
+        through = Bracket.root_sum_squares([direction[0]["x"] for direction in directions])
         for source, bound in reach.items():
             following[source] = through * bound
             for output in range(1, outputs):
-                last[output][source[0]] += [found[output]["x"] * bound for found in directions]
-        for position, found in enumerate(directions):
+                last[output][source[0]] += [direction[output]["x"] * bound for direction in directions]
+        for position, direction in enumerate(directions):
             for key in "hc":
-                following[key, depth, position] = found[0][key]
+                following[key, depth, position] = direction[0][key]
                 for output in range(1, outputs):
-                    last[output][key].append(found[output][key])
+                    last[output][key].append(direction[output][key])
         reach = following
     for source, bound in reach.items():
         last[0][source[0]].append(bound)

@@ -86,12 +86,10 @@ def _resize(node: Node, settings: Settings) -> Effect:
         if axis not in norms:
             matrix = resize_matrix(kernel, *axis, corners, same_sizes=sizes == outputs)
             if "nearest" in kernel:
-                found = axis_norm(matrix, 0.0, axis_tolerance(settings))
+                norm = axis_norm(matrix, 0.0, axis_tolerance(settings))
                 # other dtypes and layouts than the one tried here may copy an entry once more
                 copies = root(nearest_copies(kernel, *axis))
-                norms[axis] = (
-                    Bracket(found.log_lower, copies.log_upper) if copies.log_upper > found.log_upper else found
-                )
+                norms[axis] = Bracket(norm.log_lower, copies.log_upper) if copies.log_upper > norm.log_upper else norm
             else:
                 norms[axis] = resize_axis_norm(matrix, axis_tolerance(settings))
         brackets.append(norms[axis])

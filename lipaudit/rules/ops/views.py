@@ -75,7 +75,7 @@ def _has_slope(info: TensorInfo) -> bool:
 @CAST.interval
 def cast_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """The same numbers; nothing is claimed of what is rounded to an integer."""
-    return intervals[0] if is_float(node.output) else Interval()
+    return entries_of_input(node, intervals) if is_float(node.output) else Interval()
 
 
 @DROPOUT.constant(
@@ -91,7 +91,7 @@ def dropout(node: Node, _settings: Settings) -> Effect:
 @DROPOUT.interval
 def dropout_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval | tuple[Interval, ...]:
     """The identity in eval mode; a mask is made of zeros and ones."""
-    entries = intervals[0] if node["train"] is False else Interval()
+    entries = entries_of_input(node, intervals) if node["train"] is False else Interval()
     return entries if len(node.outputs) == 1 else (entries, Interval(0.0, 1.0))
 
 

@@ -117,7 +117,7 @@ def _image(
     least that), or all of the group where the slice is not over its last axes.
     """
     chosen = set(axes)
-    found: set[int] = set()
+    image: set[int] = set()
     for old, new in pairs:
         part = [a for a in old if a in chosen and before[a] > 1]
         if not part:
@@ -125,16 +125,16 @@ def _image(
         first = old.index(part[0])
         run = [a for a in old[first:] if before[a] > 1]
         if run != part:
-            found.update(new)
+            image.update(new)
             continue
         size = math.prod(before[a] for a in part)
         taken = 1
         for a in reversed(new):
             if taken >= size or (exact and taken * after[a] > size):
                 break
-            found.add(a)
+            image.add(a)
             taken *= after[a]
-    return frozenset(found)
+    return frozenset(image)
 
 
 def _covers(
