@@ -58,6 +58,7 @@ def views() -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield from (("view", (before, shape)) for shape in shapes)
     for name in ("_unsafe_view", "view_copy", "reshape"):
         yield from ((name, (X, shape)) for shape in shapes)
+    yield from (("_reshape_alias", (X, shape, list(torch.empty(shape).stride()))) for shape in shapes)
     for name in ("view_as", "reshape_as"):
         yield from ((name, (X, torch.zeros(shape))) for shape in shapes)
     for name in (

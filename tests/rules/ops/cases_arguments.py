@@ -41,15 +41,23 @@ case(
     function=lambda x: x,
 )
 case("_to_copy", IMAGE, **PLACE, non_blocking=True, memory_format=torch.channels_last, function=lambda x: x)
-for name, args in (("zeros_like", ()), ("ones_like", ()), ("full_like", (-3.0,)), ("empty_like", ())):
-    case(name, IMAGE, *args, **PLACE, memory_format=torch.channels_last, function=torch.zeros_like)
-for name, args in (
-    ("new_zeros", ([2, 2],)),
-    ("new_ones", ([2, 2],)),
-    ("new_full", ([2, 2], -3)),
-    ("new_empty", ([2],)),
+for name, args, value in (
+    ("zeros_like", (), 0),
+    ("ones_like", (), 1),
+    ("full_like", (-3.0,), -3),
+    ("empty_like", (), 0),
 ):
-    case(name, X, *args, **PLACE, function=lambda x: x.new_zeros(2, 2))
+    case(
+        name, IMAGE, *args, **PLACE, memory_format=torch.channels_last,
+        function=lambda x, value=value: torch.full_like(x, value),
+    )  # fmt: skip
+for name, args, value in (
+    ("new_zeros", ([2, 2],), 0),
+    ("new_ones", ([2, 2],), 1),
+    ("new_full", ([2, 2], -3), -3),
+    ("new_empty", ([2],), 0),
+):
+    case(name, X, *args, **PLACE, function=lambda x, value=value: x.new_full((2, 2), value))
 case("aten.fill.Scalar", X, -1)
 case("copy", torch.zeros(2, 3, dtype=F64), data(3), True, formula=lambda y: y.expand(2, 3))
 
