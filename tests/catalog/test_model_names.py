@@ -55,6 +55,6 @@ def test_a_file_of_something_else_is_read_as_none(cache: Path, content: str) -> 
 def test_a_cache_that_cannot_be_written_stops_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "lipaudit").write_text("a file where the folder would be")
     monkeypatch.setattr(
-        "lipaudit.frontends.registry_names", lambda: {"torchvision": ["a"], "timm": [], "timm_tags": []}
+        "lipaudit.frontends.registry.registry_names", lambda: {"torchvision": ["a"], "timm": [], "timm_tags": []}
     )
     assert collect_names() == ModelNames(("a",), (), ())
