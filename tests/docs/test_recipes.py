@@ -13,6 +13,7 @@ import pytest
 from tests.docs.recipes import RECIPES, RecipeError, follow
 from tests.places import DOCS
 
+RECIPES_OF_MANY_TESTS = ("adding_an_operation.md",)
 MUTANTS: tuple[tuple[str, str, str, str], ...] = (  # page, text, other text, message
     ("adding_a_network_bound.md", "weight.double().abs()", "weight.double()", "absolute values is below a stretch"),
     (
@@ -81,7 +82,10 @@ def test_a_recipe_does_what_it_says(page: str, tmp_path: Path) -> None:
     follow(DOCS / page, tmp_path)
 
 
-@pytest.mark.parametrize(("page", "old", "new", "message"), MUTANTS)
+@pytest.mark.parametrize(
+    ("page", "old", "new", "message"),
+    [pytest.param(*m, marks=[pytest.mark.long] if m[0] in RECIPES_OF_MANY_TESTS else []) for m in MUTANTS],
+)
 def test_the_test_of_a_recipe_can_fail(page: str, old: str, new: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message):
         follow(DOCS / page, tmp_path, old, new)
