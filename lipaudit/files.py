@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from lipaudit.errors import OutputError, UsageError
+from lipaudit.errors import CannotWriteError
+from lipaudit.errors.commands import ReplacedInputError
 
 # the folders whose entries stand for what a process has open; Linux has the first, others the second
 _DESCRIPTORS = re.compile(r"/proc/(?P<process>\d+)(/task/\d+)?/fd|/dev/fd")
@@ -32,21 +33,19 @@ def check_writable(path: Path) -> None:
         target = _place(path)
         mode = _mode(target)
         if mode is not None and stat.S_ISDIR(mode):
-            raise OutputError(f"cannot write the report to {path}: it is a folder; name a file")
+            raise CannotWriteError(path, "it is a folder", "name a file")
         if (descriptor := _descriptor(target)) is not None:
             os.write(descriptor, b"")
         elif _is_replaced(target):
             if not target.parent.is_dir():
-                raise OutputError(
-                    f"cannot write the report to {path}: there is no folder {target.parent}; create it first"
-                )
+                raise CannotWriteError(path, f"there is no folder {target.parent}", "create it first")
             temporary = _temporary(target)
             with temporary.open("x"):
                 temporary.unlink()
         elif not os.access(target, os.W_OK):
-            raise OutputError(f"cannot write the report to {path}: you may not write to it; choose another file")
+            raise CannotWriteError(path, "you may not write to it")
     except OSError as error:
-        raise OutputError(f"cannot write the report to {path}: {error.strerror}; choose another file") from None
+        raise CannotWriteError(path, error.strerror) from None
 
 
 def check_no_model(path: Path, models: Sequence[str], reader: str = "audit", option: str = "-o") -> None:
@@ -56,7 +55,7 @@ def check_no_model(path: Path, models: Sequence[str], reader: str = "audit", opt
         with suppress(OSError, ValueError):  # a model that is no file has nothing to lose
             same = os.path.samefile(path, os.path.expanduser(model))
         if same:
-            raise UsageError(f"{option} {path} would replace {model}, which the {reader} reads; name another file")
+            raise ReplacedInputError(option, path, model, reader)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -74,12 +73,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
                 file.write(data)
             return
     except OSError as error:
-        raise OutputError(f"cannot write the report to {path}: {error.strerror}; choose another file") from None
+        raise CannotWriteError(path, error.strerror) from None
     try:
         with replacing(target) as file:
             file.write(data)
     except OSError as error:
-        raise OutputError(f"cannot write the report to {path}: {error.strerror}; the old file is untouched") from None
+        raise CannotWriteError(path, error.strerror, "the old file is untouched") from None
 
 
 @contextmanager

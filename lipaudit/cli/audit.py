@@ -33,7 +33,7 @@ from lipaudit.cli.terminal import (
     shielded,
     worst,
 )
-from lipaudit.errors import UsageError
+from lipaudit.errors.commands import OneModelError
 from lipaudit.fleet.interrupts import delayed
 from lipaudit.formats.options import Audits, FleetRecord, Options
 from lipaudit.formats.registry import FORMATS, Format
@@ -139,7 +139,7 @@ def _shown(
 
 def _check_one_model(options: AuditOptions, several: bool) -> None:
     if several and options.save_pair is not None:
-        raise UsageError("--save-pair keeps the inputs of one model: leave it out, or audit that model alone")
+        raise OneModelError("--save-pair", "keeps the inputs of", "several")
 
 
 def _expand_all(

@@ -13,7 +13,7 @@ from lipaudit.cli.display_options import quiet_option, screen
 from lipaudit.cli.options import debug_option, format_of, format_option, with_options
 from lipaudit.cli.saved import only_report, read_saved
 from lipaudit.cli.terminal import deliver, say
-from lipaudit.errors import UsageError
+from lipaudit.errors.commands import ModelCountError
 from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.records.diff import ReportDiff
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def _growth(_ctx: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
     """Refuse what is no factor by which something may grow."""
     if value is not None and not (math.isfinite(value) and value >= 1):
-        raise click.BadParameter(f"{value} is no factor of 1 or more: 1 allows no growth, 1.05 allows 5 %")
+        raise click.BadParameter(f"{value} is not a factor of 1 or more: 1 allows no growth, 1.05 allows 5 %")
     return value
 
 
@@ -93,7 +93,7 @@ def diff(
         check_writable(file)
         check_no_model(file, [str(before), str(after)], reader="diff")
     if len(models) > 2:
-        raise UsageError("--model may be there twice, for BEFORE and for AFTER, and no more often")
+        raise ModelCountError
     wanted = (models[0], models[-1]) if models else (None, None)
     found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
     text = FORMATS[shape].render(found, Options(layout))

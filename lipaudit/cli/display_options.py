@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from lipaudit.cli.options import with_options
-from lipaudit.errors import UsageError
+from lipaudit.errors import ConflictError
+from lipaudit.errors.commands import FleetTableError, WholeFormatError
 from lipaudit.formats.layout import ORDERS, Layout, chosen_columns
 from lipaudit.text.lines import LEAST_WIDTH
 
@@ -79,11 +80,11 @@ def take_layout(options: dict[str, Any], form: str, file: Path | None, quiet: bo
     every_row, top, order, columns, depth, verbose = (options.pop(name) for name in _NAMES)
     keys = chosen_columns(form, columns, depth)
     if form != "table" and (top is not None or order is not None):
-        raise UsageError(f"--top and --sort shape the table; --format {form} is always whole")
+        raise WholeFormatError(["--top", "--sort"], form)
     if every_row and top is not None:
-        raise UsageError("--all shows every row and --top N some of them: choose one")
+        raise ConflictError("--all", "--top", "one shows every row, the other some of them")
     if verbose and quiet:
-        raise UsageError("--verbose shows more and --quiet less: choose one")
+        raise ConflictError("--verbose", "--quiet", "one shows more, the other less")
     layout = replace(
         screen(), every_row=every_row, top=top, order=order, columns=keys, depth=depth, verbose=verbose, quiet=quiet
     )
@@ -95,8 +96,7 @@ def check_no_layout(options: dict[str, Any]) -> None:
     asked = [name for name in _NAMES if name != "verbose" and options.pop(name) not in (None, False)]
     options.pop("verbose")
     if asked:
-        names = " and ".join({"every_row": "--all", "order": "--sort"}.get(name, f"--{name}") for name in asked)
-        raise UsageError(f"{names}: a fleet has one summary, and this shapes the tables of single models")
+        raise FleetTableError([{"every_row": "--all", "order": "--sort"}.get(name, f"--{name}") for name in asked])
 
 
 def screen() -> Layout:

@@ -14,7 +14,14 @@ from lipaudit.cli.gates import chosen_gates, gate_options, given_gates
 from lipaudit.cli.options import debug_option, with_options
 from lipaudit.cli.saved import picked, read_saved
 from lipaudit.cli.terminal import deliver, say, say_failure, worst
-from lipaudit.errors import UsageError
+from lipaudit.errors import ConflictError, UsageError
+from lipaudit.errors.commands import (
+    FormatOptionError,
+    LocatedError,
+    MissingFormatError,
+    UnjudgedFormatError,
+    UnreadableCardError,
+)
 from lipaudit.formats.layout import WHOLE
 from lipaudit.formats.options import SPEC_VERSIONS, Audits, Options
 from lipaudit.formats.registry import FORMATS, check_ending, format_names, format_of_file
@@ -89,7 +96,7 @@ def export(
     given = {"card": card, "model_index": model_index, "spec_version": spec_version}
     _refuse(ctx, name, [key for key, value in given.items() if value is not None])
     if card is not None and output is not None:
-        raise UsageError("--card is updated in place: leave out -o, or the card")
+        raise ConflictError("--card", "-o", "the card is updated in place")
     file = card or (None if output == Path("-") else output)
     if file is not None:
         check_writable(file)
@@ -132,10 +139,7 @@ def export(
 def _named(output: Path | None) -> str:
     """The format without ``--to``: the one that the name of the file asks for."""
     if output is None or not output.suffix:
-        raise UsageError(
-            f"say the format by --to: {', '.join(format_names(Audits))}; or by the name of the file, as -o report.html, report.sarif or "
-            "report.xml"
-        )
+        raise MissingFormatError(format_names(Audits))
     return format_of_file(output, Audits)
 
 
@@ -149,10 +153,9 @@ def _refuse(ctx: click.Context, name: str, given: list[str]) -> None:
     """Refuse options that mean nothing to the format."""
     for key in given:
         if _OWN[key] != name:
-            raise UsageError(f"--{key.replace('_', '-')} is for --to {_OWN[key]}, not for {name}")
+            raise FormatOptionError(f"--{key.replace('_', '-')}", _OWN[key], name)
     if not FORMATS[name].gates and (typed := given_gates(ctx)):
-        judging = " and ".join(entry.name for entry in FORMATS.values() if entry.gates)
-        raise UsageError(f"{name} has no place for gates: {typed[0]} is for {judging}")
+        raise UnjudgedFormatError(name, typed[0], [entry.name for entry in FORMATS.values() if entry.gates])
 
 
 def _updated(card: Path, audits: Audits, model_index: str | None) -> str:
@@ -163,8 +166,8 @@ def _updated(card: Path, audits: Audits, model_index: str | None) -> str:
     try:
         old = card.read_bytes().decode("utf-8") if card.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the card {card}: {error}; it must be a text in UTF-8") from None
+        raise UnreadableCardError(card, error) from None
     try:
         return update_card(old, audits.reports[0], model_index)
     except UsageError as error:
-        raise UsageError(f"{card}: {error}") from None
+        raise LocatedError(card, error) from None

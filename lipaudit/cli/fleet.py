@@ -56,7 +56,7 @@ def audit_fleet(
     if not shown.quiet and any(request.of(options).structure for request in requests):
         gates.say_without_figures()
     if len(requests) < len(asked) and not shown.quiet:
-        say(f"lipaudit: {len(asked) - len(requests)} of {len(asked)} models are there before and are audited once")
+        say(f"lipaudit: {len(asked) - len(requests)} of {len(asked)} models are named twice and audited once")
     with opened(shown.record, settings, fleet.restart) as journal:
         todo = _still_to_do(journal, requests, shown.quiet)
         tasks = (Task(request.of(options), request.options, debug) for request in todo)
@@ -116,11 +116,14 @@ def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) ->
     if counts["new"] < len(requests) and not quiet:
         again = [
             f"{counts[state]} that {what} are audited again"
-            for state, what in (("failed", "failed"), ("changed", "are of another content or another lipaudit"))
+            for state, what in (
+                ("failed", "failed"),
+                ("changed", "have other files or were audited by another lipaudit"),
+            )
             if counts[state]
         ]
-        said = [f"{counts['done']} of {len(requests)} models are done", *again]
-        say(f"lipaudit: {journal.path}: {'; '.join(said)}")
+        done = f"{counts['done']} of {len(requests)} models are done"
+        say(f"lipaudit: {journal.path}: {'; '.join([done, *again])}")
     return [request for request in requests if states[request.key] != "done"]
 
 

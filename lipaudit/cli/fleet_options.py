@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from lipaudit.cli.options import with_options
-from lipaudit.errors import UsageError
+from lipaudit.errors import ConflictError, RequirementError
+from lipaudit.errors.commands import FleetFormatError, OneModelError
 from lipaudit.formats.registry import FORMATS
 
 fleet_options = with_options(
@@ -59,27 +60,24 @@ class FleetOptions:
         if _is_record(output):
             return True
         if self.restart:
-            raise UsageError("--restart is for the record of a fleet: name one with -o FILE.jsonl")
+            raise RequirementError("--restart", "-o FILE.jsonl", "it starts the record of a fleet anew")
         return False
 
     def shown(self, form: str, output: Path | None, quiet: bool, plot: bool) -> Shown:
         """What goes where; a :class:`~lipaudit.errors.UsageError` says what does not go together."""
         if plot:
-            raise UsageError("--plot draws one model, and a fleet has a summary: audit the model alone to draw it")
+            raise OneModelError("--plot", "draws", "a fleet")
         if not FORMATS[form].several:
-            raise UsageError(
-                f"{form} describes one model, and a fleet has several: keep the record with -o FILE.jsonl, then "
-                f"`lipaudit export FILE.jsonl --to {form} --model SPEC`"
-            )
+            raise FleetFormatError(form)
         if self.cluster is not None and self.jobs is not None:
-            raise UsageError(
-                "--jobs counts processes of this machine, and --cluster uses those of a cluster: choose one"
+            raise ConflictError(
+                "--jobs", "--cluster", "one uses processes of this machine, the other those of a cluster"
             )
         file = None if output == Path("-") else output
         if file is not None and (form == "jsonl" or _is_record(file)):
             return Shown("table" if form == "jsonl" else form, file, None, quiet)
         if self.restart:
-            raise UsageError("--restart is for the record of a fleet: name one with -o FILE.jsonl")
+            raise RequirementError("--restart", "-o FILE.jsonl", "it starts the record of a fleet anew")
         return Shown(form, None, file, quiet)
 
 

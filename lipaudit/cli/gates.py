@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from lipaudit.cli.config import find_config
 from lipaudit.cli.options import finite, positive, with_options
 from lipaudit.cli.terminal import say, worst
-from lipaudit.errors import UsageError
+from lipaudit.errors import ConflictError
 
 if TYPE_CHECKING:
     from lipaudit.gates.report import Gates
@@ -103,7 +103,7 @@ class ChosenGates:
         """Raise :class:`~lipaudit.errors.UsageError` where an option asks for a figure, which an audit of the structure has not."""
         for gate, source in self._of_figures():
             if source.startswith("--"):
-                raise UsageError(f"--structure computes no figures, and --{gate} needs one: leave out one of them")
+                raise ConflictError(f"--{gate}", "--structure", "an audit of the structure computes no figures")
 
     def say_without_figures(self) -> None:
         """Say which gates of the project's file do not apply to a structure, for it has no figures."""

@@ -34,7 +34,8 @@ from lipaudit.cli.terminal import (
     say,
     tolerate_any_character,
 )
-from lipaudit.errors import OutputError, UsageError
+from lipaudit.errors import OutputError
+from lipaudit.errors.commands import UnknownVerbError
 from lipaudit.fleet.interrupts import raise_remembered, remembered
 from lipaudit.option_names import command_line
 from lipaudit.version import __version__
@@ -83,7 +84,7 @@ class _AuditByDefault(click.Group):
         """Refuse a word that is nearly a verb; no model of a registry has such a name, and files and factories have a . or :."""
         near = get_close_matches(word, self.commands, 1, cutoff=0.8)
         if near:
-            raise UsageError(f"there is no verb {word!r}: did you mean `lipaudit {near[0]}`?")
+            raise UnknownVerbError(word, near[0])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Verbs and models."""

@@ -19,8 +19,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from lipaudit.cli.terminal import one_line
-from lipaudit.errors import InvalidValueError, LipauditError, UnknownChoiceError, UsageError
+from lipaudit.errors import (
+    EmptyListError,
+    InvalidValueError,
+    LipauditError,
+    RepeatedNameError,
+    UnknownChoiceError,
+)
+from lipaudit.errors.commands import (
+    EmptyModelListError,
+    FleetWideOptionError,
+    MissingModelKeyError,
+    ModelLinesError,
+    QuotingError,
+    UnreadableListError,
+)
 from lipaudit.fleet.request import ModelRequest, plain
 
 # options of an audit that may differ from model to model
@@ -50,24 +63,22 @@ def read_models(source: str, audit: click.Command, check: Check) -> list[ModelRe
         except (LipauditError, ValueError, RecursionError) as error:
             problems.append((number, str(error)))
     if problems:
-        (number, problem), *others = problems
-        more = f" (and so are lines {', '.join(str(n) for n, _ in others[:9])}{', …' if len(others) > 9 else ''})"
-        raise UsageError(f"{name}, line {number} is wrong{more if others else ''}: {one_line(problem)}")
+        raise ModelLinesError(name, problems)
     if not found:
-        raise UsageError(f"{name} names no model: write one per line")
+        raise EmptyModelListError(name)
     return found
 
 
 def _lines(source: str) -> Iterator[tuple[int, str]]:
     if source == "-" and sys.stdin is None:
-        raise UsageError("the models cannot be read from stdin (it is closed): name a file")
+        raise UnreadableListError("stdin", "it is closed", "name a file")
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).expanduser().read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"the models cannot be read from {source} ({reason}): check the path") from None
+        raise UnreadableListError(source, reason) from None
     if b"\0" in data:
-        raise UsageError(f"{source} is no text in UTF-8 (it holds null bytes, as UTF-16 does): save it as UTF-8")
+        raise UnreadableListError(source, "it holds null bytes, as UTF-16 does", "save it as UTF-8")
     text = os.fsdecode(data.removeprefix(b"\xef\xbb\xbf"))  # names of files need not be UTF-8
     for number, line in enumerate(text.split("\n"), start=1):
         bare = line.strip()
@@ -80,7 +91,7 @@ def _request(line: str, audit: click.Command) -> ModelRequest:
         try:
             words = shlex.split(line)
         except ValueError as error:
-            raise UsageError(f"{error}; quote names as in a shell, or write a JSON object") from None
+            raise QuotingError(error) from None
         return _parsed(words, audit)
     words, defaults = _words(json.loads(line, object_pairs_hook=_object))
     request = _parsed(words, audit)
@@ -95,7 +106,7 @@ def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
         context = line.make_context("line", words)
     except click.NoSuchOption as error:
         if any(error.option_name in parameter.opts for parameter in audit.params):
-            raise UsageError(f"{error.option_name} holds for the whole fleet: give it on the command line") from None
+            raise FleetWideOptionError(error.option_name) from None
         raise
     options = {
         name: value
@@ -110,14 +121,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{json.dumps(twice)} is there twice: name it once")
+        raise RepeatedNameError("the object", twice)
     return found
 
 
 def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
     """The words of a command line that say what a JSON object says, and the options that it sets to their defaults."""
     if not isinstance(value.get("model"), str):
-        raise UsageError('"model" is missing or no text: {"model": "resnet50", "input": "3x224x224"}')
+        raise MissingModelKeyError
     words: list[str] = []
     defaults: dict[str, Any] = {}
     for key, entry in value.items():
@@ -132,7 +143,7 @@ def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
                 raise InvalidValueError('"structure"', "true or false", entry)
             words.append("--structure")
         elif key in ("input", "fix", "mean", "std") and entry == []:
-            raise UsageError(f"{json.dumps(key)} is an empty list: leave it out, or write null for the default")
+            raise EmptyListError(json.dumps(key))
         elif key in _REPEATED and isinstance(entry, list):
             words += [f"--{key}={_text(key, part)}" for part in entry]
         elif key == "fix" and isinstance(entry, dict):

@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from lipaudit.auditing.values import DEVICES, MOST_ITERATIONS
-from lipaudit.errors import UsageError
+from lipaudit.errors import RepeatedNameError
+from lipaudit.errors.commands import UnnamedInputsError
 from lipaudit.formats.registry import FORMATS, format_names, format_of_file, usual_suffixes
 from lipaudit.frontends.spec import parse_fix, parse_input
 
@@ -97,7 +98,7 @@ def channels(_ctx: click.Context, _parameter: click.Parameter, value: str | None
     try:
         return tuple(float(part) for part in value.split(","))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of numbers such as 0.485,0.456,0.406") from None
+        raise click.BadParameter(f"{value!r} is not a list of numbers such as 0.485,0.456,0.406") from None
 
 
 def listed(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -112,7 +113,7 @@ def _fixed_inputs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple
     pairs = [parse_fix(text) for text in texts]
     names = [name for name, _ in pairs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"the input {twice!r} is fixed twice: give --fix {twice}=VALUE once")
+        raise RepeatedNameError("--fix", twice)
     return dict(pairs)
 
 
@@ -127,7 +128,7 @@ def _input_shape(
         return shapes[0][1]
     names = [name for name, _ in shapes]
     if not all(names) or len(set(names)) < len(names):
-        raise UsageError("several inputs need a name each: --input left:1,3,64,64 --input right:1,3,64,64")
+        raise UnnamedInputsError
     return dict(shapes)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lipaudit.cli.terminal import say, shielded
-from lipaudit.errors import UsageError
+from lipaudit.errors import ConflictError, InvalidValueError
+from lipaudit.errors.commands import MissingPackageError, OneModelError, SameFileError
 
 if TYPE_CHECKING:
     from lipaudit.records.report import AuditReport
@@ -34,15 +35,14 @@ class PlotFile:
         from lipaudit.formats.plot import FORMS
 
         if self.form not in FORMS:
-            raise UsageError(
-                f"--plot {self.path}: name a file that ends in {' or '.join('.' + form for form in FORMS)}"
-            )
+            endings = " or ".join(f".{form}" for form in FORMS)
+            raise InvalidValueError("--plot", f"the name of a file that ends in {endings}", str(self.path))
         if structure:
-            raise UsageError("--structure computes no figures, and --plot draws them: leave out one of them")
+            raise ConflictError("--plot", "--structure", "an audit of the structure computes no figures")
         if problem := plot_problem():
-            raise UsageError(f"--plot draws nothing here: {problem}; install it with pip install 'lipaudit[plot]'")
+            raise MissingPackageError("--plot", problem, "plot")
         if report is not None and report.resolve() == self.path.resolve():
-            raise UsageError(f"-o and --plot name the same file {self.path}; name two")
+            raise SameFileError("-o", "--plot", self.path)
         check_writable(self.path)
 
     def check_models(self, models: Sequence[str], read: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class PlotFile:
         from lipaudit.files import check_no_model
 
         if len(models) > 1:
-            raise UsageError(f"--plot draws one model, and these are {len(models)}; audit them one by one")
+            raise OneModelError("--plot", "draws", len(models))
         check_no_model(self.path, read, option="--plot")
 
     def write(self, report: AuditReport, debug: bool, quiet: bool) -> None:

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from lipaudit.cli.options import debug_option, device_choice, folder, seed_option
 from lipaudit.cli.terminal import Progress, complain, emit, say, shielded, worst
-from lipaudit.errors import OutputError, UsageError
+from lipaudit.errors import OutputError
+from lipaudit.errors.commands import MissingExperimentError
 
 if TYPE_CHECKING:
     from lipaudit.experiments.harness.result import Result
@@ -96,7 +97,7 @@ def _refuse_options(ctx: click.Context) -> None:
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if parameter.name not in ("names", "debug") and source is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{parameter.opts[-1]} needs the NAME of an experiment; without options they are listed")
+            raise MissingExperimentError(parameter.opts[-1])
 
 
 def _deliver(result: Result, folder: Path, before: str, debug: bool) -> None:

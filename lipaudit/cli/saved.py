@@ -10,6 +10,17 @@ from typing import TYPE_CHECKING
 
 from lipaudit.cli.terminal import say
 from lipaudit.errors import UsageError
+from lipaudit.errors.commands import (
+    EmptyRecordError,
+    LocatedError,
+    ModelForReportError,
+    NoReportError,
+    RenderedReportError,
+    RepeatedReportError,
+    SeveralReportsError,
+    UnknownReportError,
+    UnreadableReportError,
+)
 from lipaudit.records.failure import Failure
 
 if TYPE_CHECKING:
@@ -40,7 +51,7 @@ def read_saved(source: str, quiet: bool = False) -> tuple[SavedModel, ...]:
         return tuple(SavedModel(_spec(outcome), outcome) for outcome in outcomes_from_json(content))
     except UsageError as error:
         _refuse_other_files(source)
-        raise UsageError(f"{source}: {error}") from None
+        raise LocatedError(source, error) from None
 
 
 def _spec(outcome: AuditReport | Failure) -> str:
@@ -51,21 +62,19 @@ def picked(models: Sequence[SavedModel], wanted: str, source: str) -> SavedModel
     """The model that ``--model`` names: by its name, or by its specification where that is there once."""
     found = [model for model in models if model.name == wanted]
     if not found:
-        raise UsageError(f"{source} has no model {wanted!r}: there are {listed(models)}")
+        raise UnknownReportError(source, wanted, listed(models))
     if len(found) > 1:
-        raise UsageError(f"{source} has {len(found)} reports of {wanted}: write one file per report")
+        raise RepeatedReportError(source, len(found), wanted)
     return found[0]
 
 
 def only_report(models: Sequence[SavedModel], wanted: str | None, source: str) -> AuditReport:
     """The one report of a file, or the one that ``--model`` names; an error lists the models to choose from."""
     if len(models) > 1 and wanted is None:
-        raise UsageError(f"{source} has {len(models)} models: pick one by --model SPEC ({listed(models)})")
+        raise SeveralReportsError(source, len(models), listed(models))
     model = models[0] if wanted is None else picked(models, wanted, source)
     if isinstance(model.outcome, Failure):
-        raise UsageError(
-            f"{source}: {model.name} could not be audited, so there is no report of it: {model.outcome.error}"
-        )
+        raise NoReportError(source, model.name, model.outcome.error)
     return model.outcome
 
 
@@ -81,26 +90,19 @@ def _content(source: str) -> bytes:
         return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except (OSError, ValueError, AttributeError) as error:  # a path with a NUL; a stdin that is closed
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"cannot read the report {source}: {reason}; name a file from `lipaudit --format json` or the record of a fleet"
-        ) from None
+        raise UnreadableReportError(source, reason) from None
 
 
 def _refuse_other_files(source: str) -> None:
     """Say of a file that holds no report what it is, where its name tells."""
-    from lipaudit.frontends.spec import FILE_SUFFIXES  # imports torch, which is worth a better message
+    from lipaudit.frontends.spec import FILE_SUFFIXES
 
     suffix = Path(source).suffix.lower()
     report = Path(source).with_suffix(".json").name
     if suffix in FILE_SUFFIXES:
-        raise UsageError(
-            f"{source} is a model or its weights, and this command reads reports: audit it first, `lipaudit {source} -o {report}`, then "
-            f"name {report}"
-        )
+        raise ModelForReportError(source, report)
     if suffix in (".html", ".tsv", ".csv"):
-        raise UsageError(
-            f"{source} is for people or spreadsheets and is not read back: save the report as JSON, -o {report}"
-        )
+        raise RenderedReportError(source, report)
 
 
 def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, ...]:
@@ -113,7 +115,7 @@ def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, 
             f"lipaudit: {source}: the last line was cut off and is left out; the command that wrote it goes on from there"
         )
     if not record.entries:
-        raise UsageError("the record holds no outcome yet: the command that writes it goes on where it ended")
+        raise EmptyRecordError
     called = names([(entry.spec, entry.options) for entry in record.entries])
     return tuple(SavedModel(name, _outcome(entry, name)) for name, entry in zip(called, record.entries, strict=True))
 
@@ -122,5 +124,5 @@ def _outcome(entry: Entry, name: str) -> AuditReport | Failure:
     try:
         report = entry.audit_report()
     except UsageError as error:
-        raise UsageError(f"the report of {name}: {error}") from None
+        raise LocatedError(f"the report of {name}", error) from None
     return report if report is not None else Failure(name, entry.error or "", entry.exit_code)

@@ -136,6 +136,15 @@ class OutputError(LipauditError):
     exit_code = 2
 
 
+class CannotWriteError(OutputError):
+    """A file that cannot be written."""
+
+    def __init__(
+        self, path: object, reason: str | None, advice: str = "choose another file", what: str = "the report"
+    ) -> None:
+        super().__init__(f"cannot write {what} to {path}: {reason}; {advice}")
+
+
 class ModelNotFoundError(LipauditError):
     """No file, registry name or factory answers to the given model specification."""
 

@@ -16,7 +16,8 @@ from dataclasses import replace
 from multiprocessing import current_process
 from typing import Any
 
-from lipaudit.errors import ClusterError, ModelLoadError
+from lipaudit.errors import ModelLoadError
+from lipaudit.errors.fleets import LostSchedulerError, NoClusterPackageError, NoSchedulerError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.interrupts import raise_remembered
 from lipaudit.fleet.local import run_local
@@ -37,20 +38,14 @@ def connected(address: str, debug: bool = False) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise ClusterError(
-            "--cluster needs the package distributed: pip install 'lipaudit[cluster]'; or audit on this machine with --jobs"
-        ) from None
+        raise NoClusterPackageError from None
     if not debug:
         for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ClusterError(
-            f"no scheduler of a Dask cluster answers at {address} ({reason}): start one with `dask scheduler` and name the address "
-            "that it prints"
-        ) from None
+        raise NoSchedulerError(address, error) from None
     with client:
         yield client
 
@@ -65,10 +60,7 @@ def run_on_cluster(tasks: Iterable[Task], client: Any, notify: Callable[[str], N
     try:
         yield from _entries(iter(tasks), client, notify)
     except (OSError, CancelledError):
-        raise ClusterError(
-            f"the scheduler at {client.scheduler.address} went away: what is finished is recorded, and the same command goes on "
-            "when it is back"
-        ) from None
+        raise LostSchedulerError(client.scheduler.address) from None
 
 
 def perform_on_worker(task: Task) -> Entry:

@@ -58,7 +58,7 @@ class Entry:
     def from_json(cls, value: Any) -> Entry:
         """The entry of a parsed line; ValueError says what is wrong with it. Keys that are not known here are ignored."""
         if not isinstance(value, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
         kinds = {"spec": str, "options": dict, "status": str, "exit_code": int, "files": dict}
         for name, kind in kinds.items():
             if not isinstance(value.get(name), kind):

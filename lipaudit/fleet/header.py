@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lipaudit.errors import UsageError
+from lipaudit.errors.fleets import DamagedRecordError, NotARecordError, OtherSettingsError
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION, is_header
 from lipaudit.records.document import check_version
 from lipaudit.version import __version__
@@ -31,31 +31,21 @@ def begins_a_header(line: bytes) -> bool:
 def check_header(header: Any, settings: dict[str, Any], path: Path | None) -> None:
     """Raise :class:`~lipaudit.errors.UsageError` where a parsed first line is none, or belongs to audits with other settings."""
     if not is_header(header):
-        raise UsageError(f"{path} is there and no record of a fleet: name another file with -o")
+        raise NotARecordError(path)
     check_version(header.get("schema_version"), SCHEMA_VERSION, f"record of a fleet {path}")
     if not isinstance(header["tool"].get("version"), str):
-        raise damaged(path, 1, "does not say which lipaudit wrote it (tool.version)", "")
+        raise DamagedRecordError(path, 1, "does not say which lipaudit wrote it (tool.version)")
     before = header.get("settings")
     if before != settings:
-        raise UsageError(
-            f"{path} holds audits with other settings ({_differences(before, settings)}): name another file with -o, or "
-            "start over with --restart"
-        )
-
-
-def damaged(path: Path | None, number: int, what: str, remedy: str = "remove the line, ") -> UsageError:
-    """The error for a line that somebody has edited."""
-    return UsageError(
-        f"{path} is damaged: line {number} {what}; {remedy}name another file with -o, or start over with --restart"
-    )
+        raise OtherSettingsError(path, _differences(before, settings))
 
 
 def _differences(before: Any, now: dict[str, Any]) -> str:
     if not isinstance(before, dict):
         return "its first line has none"
 
-    def said(settings: dict[str, Any], name: str) -> str:
+    def value_of(settings: dict[str, Any], name: str) -> str:
         return json.dumps(settings[name]) if name in settings else "missing"
 
-    pairs = [(name, said(before, name), said(now, name)) for name in sorted({*before, *now})]
+    pairs = [(name, value_of(before, name), value_of(now, name)) for name in sorted({*before, *now})]
     return ", ".join(f"{name} {old}, now {new}" for name, old, new in pairs if old != new)

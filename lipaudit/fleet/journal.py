@@ -1,5 +1,9 @@
 """The record of a fleet: a file of JSON Lines to which every outcome is appended as soon as it is there.
 
+Lines of JSON and no database: the one file can be read, copied and kept while it is written and after a kill, which leaves a database
+of SQLite that writes ahead in three files, of which the first alone may be empty; it is read by any tool, and lies on file systems that
+machines share.
+
 The first line says what the file is and with which settings its audits were made; every other line is an
 :class:`~lipaudit.fleet.entry.Entry`. A line is written at once and forced to the disk, so that whatever ends the process can at
 most tear the last one, which the next run drops. Of several lines for one model the last counts. A run that finishes writes the
@@ -18,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lipaudit.errors import LipauditError, OutputError, UsageError
+from lipaudit.errors import LipauditError
+from lipaudit.errors.fleets import DamagedRecordError, NotARecordError, RecordOutputError, ReplacedRecordError
 from lipaudit.files import replacing
 from lipaudit.fleet.entry import DONE, Entry
-from lipaudit.fleet.header import begins_a_header, check_header, damaged, header_line
+from lipaudit.fleet.header import begins_a_header, check_header, header_line
 from lipaudit.fleet.lock import lock
 from lipaudit.fleet.reading import is_header
 from lipaudit.fleet.request import ModelRequest
@@ -101,7 +106,7 @@ class Journal:
                 report = entry.audit_report()
             except (LipauditError, ValueError, RecursionError) as error:
                 place = self._places[request.key]
-                raise damaged(self.path, place.number, f"holds no report of an audit ({error})") from None
+                raise DamagedRecordError(self.path, place.number, f"holds no report of an audit ({error})") from None
             yield entry, report
 
     def settle(self, requests: Sequence[ModelRequest]) -> None:
@@ -127,10 +132,7 @@ class Journal:
             for place in places:
                 file.write(self._line(place) + b"\n")
         if here is False:
-            raise OutputError(
-                f"another file has taken the place of {self.path} while it was written: it is left alone, and what was recorded is "
-                f"in {target}"
-            )
+            raise ReplacedRecordError(self.path, target)
 
     def restore(self) -> None:
         """Write the file once more where the path no longer leads to it."""
@@ -205,7 +207,7 @@ class Journal:
             try:
                 entry = Entry.from_json(_parsed(line))
             except ValueError as error:
-                raise damaged(self.path, number, f"is no outcome of an audit ({error})") from None
+                raise DamagedRecordError(self.path, number, f"is not the outcome of an audit ({error})") from None
             self._end += len(line)
             self._number = number
             self._index(entry, self._end - len(line))
@@ -216,9 +218,7 @@ class Journal:
         """Refuse to forget what is no record."""
         first = next(_lines(self._file), b"")
         if first and not is_header(_parsed(first)) and not begins_a_header(first):
-            raise UsageError(
-                f"{self.path} is no record of a fleet, and --restart replaces nothing else: name another file with -o"
-            )
+            raise NotARecordError(self.path, restart=True)
 
 
 @contextmanager
@@ -264,7 +264,4 @@ def _refused(path: Path | None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(
-            f"the record of the fleet cannot be kept in {path or 'a temporary file'}: {error.strerror or error}; what was "
-            "recorded before is kept"
-        ) from None
+        raise RecordOutputError(path, error) from None

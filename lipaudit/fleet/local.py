@@ -16,7 +16,8 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from multiprocessing.connection import wait
 
-from lipaudit.errors import ModelLoadError, WorkerError
+from lipaudit.errors import ModelLoadError
+from lipaudit.errors.fleets import NoProcessError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.interrupts import blocked_for_children, raise_remembered
 from lipaudit.fleet.task import Task
@@ -96,10 +97,7 @@ class _Worker:
                 self.process.start()
         except OSError as error:
             self.connection.close()
-            raise WorkerError(
-                f"no process can be started for an audit ({error.strerror}): free memory or allow more processes, or try fewer "
-                "--jobs; what is finished is recorded"
-            ) from None
+            raise NoProcessError(error) from None
         finally:
             theirs.close()
         self.left = lifetime

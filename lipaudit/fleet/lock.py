@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from lipaudit.errors import UsageError
+from lipaudit.errors.fleets import NotARegularFileError, RecordInUseError
 
 
 def lock(path: Path) -> BinaryIO:
@@ -18,7 +18,7 @@ def lock(path: Path) -> BinaryIO:
     """
     while True:
         if path.exists() and not path.is_file():
-            raise UsageError(f"{path} is no regular file, and the record of a fleet needs one: name another with -o")
+            raise NotARegularFileError(path)
         file = path.open("a+b", buffering=0)
         try:
             _take(file, path)
@@ -39,4 +39,4 @@ def _take(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UsageError(f"another run writes to {path}: wait for its end, or name another file with -o") from None
+        raise RecordInUseError(path) from None

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from lipaudit.errors import UsageError
+from lipaudit.errors.fleets import RecordLineError
 from lipaudit.fleet.entry import Entry
 from lipaudit.fleet.request import ModelRequest
 from lipaudit.records.document import check_version, is_ours
@@ -49,6 +49,6 @@ def read_record(content: bytes) -> Record:
         try:
             entry = Entry.from_json(json.loads(line))
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"line {number} of the record is no outcome of an audit: {error}") from None
+            raise RecordLineError(number, error) from None
         found[ModelRequest(entry.spec, entry.options).key] = entry
     return Record(tuple(found.values()), torn=last != b"")

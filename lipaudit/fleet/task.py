@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lipaudit.auditing.request import AuditRequest
-from lipaudit.errors import LipauditError, ModelLoadError, OutOfMemoryError, UsageError, is_out_of_memory
+from lipaudit.errors import LipauditError, OutOfMemoryError, UsageError, is_out_of_memory
+from lipaudit.errors.fleets import OtherVersionError, WorkerFileError, WorkerFolderError
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.frontends.input_files import external_files, file_hashes
 from lipaudit.frontends.spec import Kind, parse_spec
@@ -68,9 +69,7 @@ def _audited(task: Task) -> Entry:
     from lipaudit.auditing.run import run_audit
 
     if task.version != __version__:
-        raise UsageError(
-            f"lipaudit {task.version} asks and {__version__} is installed here: install one version everywhere"
-        )
+        raise OtherVersionError(task.version, __version__)
     # taken before the audit: content that changes meanwhile differs from the record and is audited again
     files = file_hashes(task.request.files())
     _check_content(task.expected, files)
@@ -86,15 +85,10 @@ def _is_factory(spec: str) -> bool:
         return False
 
 
-def _check_content(expected: dict[str, str], found: dict[str, str]) -> None:
+def _check_content(expected: dict[str, str], there: dict[str, str]) -> None:
     for name, digest in expected.items():
-        if name not in found:
-            raise ModelLoadError(f"{name} is not there on the worker: put it in a folder that all machines share")
-        if found[name] != digest:
-            raise ModelLoadError(
-                f"{name} is another file on the worker than where the fleet was started (SHA-256 {found[name][:12]}…, not "
-                f"{digest[:12]}…): put it in a folder that all machines share"
-            )
+        if there.get(name) != digest:
+            raise WorkerFileError(name, digest, there.get(name))
 
 
 def _failed(task: Task, message: str, exit_code: int) -> Entry:
@@ -109,7 +103,7 @@ def _in_folder(folder: str | None) -> Iterator[None]:
         yield
         return
     if not os.path.isdir(folder):
-        raise ModelLoadError(f"the worker has no folder {folder}: start the fleet in a folder that all machines share")
+        raise WorkerFolderError(folder)
     with chdir(folder):
         yield
 

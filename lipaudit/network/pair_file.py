@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lipaudit.errors import OutputError
+from lipaudit.errors import CannotWriteError
 from lipaudit.network.stretch import Pair
 
 
 def check_folder(name: str) -> None:
-    """Raise :class:`~lipaudit.errors.OutputError` where the file has no folder, before any model is loaded."""
+    """Raise :class:`~lipaudit.errors.CannotWriteError` where the file has no folder, before any model is loaded."""
     path = Path(name)
     if not path.absolute().parent.is_dir():
-        raise OutputError(f"cannot write the two inputs to {name}: there is no folder {path.parent}; create it first")
+        raise CannotWriteError(name, f"there is no folder {path.parent}", "create it first", "the two inputs")
 
 
 def write_pair(pair: Pair, path: Path) -> None:
@@ -31,4 +31,4 @@ def write_pair(pair: Pair, path: Path) -> None:
     try:
         path.write_bytes(content.getvalue())
     except OSError as error:
-        raise OutputError(f"cannot write the two inputs to {path}: {error.strerror}; choose another file") from None
+        raise CannotWriteError(path, error.strerror, what="the two inputs") from None

@@ -217,7 +217,7 @@ def test_the_bare_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> 
         (["net", "--radius", "wide"], "'wide' is not a valid float"),
         (["net", "--mean", "0.5"], "--mean requires --std"),
         (["net", "--std", "0.5"], "--std requires --mean"),
-        (["net", "--mean", "0.5,,", "--std", "1"], "'0.5,,' is no list of numbers such as 0.485,0.456,0.406"),
+        (["net", "--mean", "0.5,,", "--std", "1"], "'0.5,,' is not a list of numbers such as 0.485,0.456,0.406"),
         (["net", "--mean", "0", "--std", "0"], "--std must be finite numbers other than 0"),
         (["net", "--mean", "nan", "--std", "1"], "--mean must be finite numbers"),
         (["net", "--mean", "0,0", "--std", "1,1,1"], "--mean has 2 numbers and --std has 3: give one per channel"),

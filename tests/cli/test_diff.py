@@ -141,7 +141,9 @@ def test_a_bad_file_gives_one_error_that_names_it(files: Path, capsys: Capture) 
         put("deep", "[" * 100_000): "deep: this is not JSON",
         put("long", "9" * 10_000): "long: this is not JSON",
         put("empty", ""): "empty: this is not JSON",
-        put("two.json", f"[{report},{report}]"): "two.json has 2 models: pick one by --model SPEC (resnet50, resnet50)",
+        put(
+            "two.json", f"[{report},{report}]"
+        ): "two.json has 2 models: name one with --model SPEC (resnet50, resnet50)",
         put("none.json", "[]"): "none.json: the array holds no report",
         put("other.json", "{}"): "other.json: this JSON is no lipaudit report",
         put("diff.json", diff): "diff.json: this JSON is a diff of two reports",

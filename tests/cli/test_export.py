@@ -105,8 +105,8 @@ def test_a_card_that_is_not_there_is_created_and_said_to_be(capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["one.json"], "say the format by --to"),
-        (["one.json", "-o", "r"], "say the format by --to"),
+        (["one.json"], "the format is missing: give --to"),
+        (["one.json", "-o", "r"], "the format is missing: give --to"),
         (["one.json", "--to", "html", "-o", "r.csv"], "html is not written as .csv: choose a name that ends in .html"),
         (["one.json", "--to", "spdx"], "'spdx' is not one of"),
         (["--to", "junit"], "Missing argument 'REPORT'"),
@@ -129,7 +129,7 @@ def test_a_card_that_is_not_there_is_created_and_said_to_be(capsys: pytest.Captu
             "cyclonedx has no place for gates: --strict is for sarif and junit",
         ),
         (["one.json", "--to", "markdown", "--max-layer", "3"], "--max-layer is for sarif and junit"),
-        (["one.json", "--to", "huggingface", "--card", "c.md", "-o", "d.md"], "leave out -o, or the card"),
+        (["one.json", "--to", "huggingface", "--card", "c.md", "-o", "d.md"], "--card cannot be combined with -o"),
         (["one.json", "--to", "junit", "-o", "one.json"], "-o one.json would replace one.json, which the export reads"),
         (["one.json", "--to", "huggingface", "--card", "./one.json"], "--card one.json would replace one.json"),
         (["one.json", "--to", "junit", "-o", "no/such/file"], "there is no folder"),

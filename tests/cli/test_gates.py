@@ -173,10 +173,11 @@ def test_a_wrong_project_stops_before_any_audit(
 def test_a_structure_has_nothing_to_judge(capsys: pytest.CaptureFixture[str], calls: list[dict[str, Any]]) -> None:
     assert main(["net", "--structure", "--max-layer", "4"]) == 2
     assert capsys.readouterr().err == (
-        "lipaudit: error: --structure computes no figures, and --max-layer needs one: leave out one of them\n"
+        "lipaudit: error: --max-layer cannot be combined with --structure (an audit of the structure computes no figures): "
+        "leave out one of them\n"
     )
     assert main(["net", "--structure", "--max-log10-bound", "4"]) == 2
-    assert "and --max-log10-bound needs one: leave out" in capsys.readouterr().err
+    assert "--max-log10-bound cannot be combined with --structure" in capsys.readouterr().err
     assert calls == []
     assert main(["net", "--structure", "--no-unbounded"]) == 0
 

@@ -102,7 +102,7 @@ def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a --input 0x0", "with NAME: in front where a model has several inputs, got '0x0'"),
         ("a --input", "requires an argument"),
         ("a --input 1,3 --input 1,4", "several inputs need a name each"),
-        ("a --mean x", "is no list of numbers"),
+        ("a --mean x", "is not a list of numbers"),
         ("a --radius -1", "is not above 0"),
         ("a --domain everywhere", "is not one of 'global', 'pixels', 'ball'"),
         ("a --tol 0.1", "--tol holds for the whole fleet: give it on the command line"),
@@ -111,8 +111,8 @@ def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a --around c.png", "a ball needs its radius"),
         ("none*", "nothing matches 'none*'"),
         ("{", "Expecting property name"),
-        ('{"input": 224}', '"model" is missing or no text'),
-        ('{"model": 5}', '"model" is missing or no text'),
+        ('{"input": 224}', '"model" is missing or not a text'),
+        ('{"model": 5}', '"model" is missing or not a text'),
         (
             '{"model": "a", "size": 224}',
             "there is no key 'size': choose one of model, input, fix, weights, arch, structure",
@@ -121,10 +121,10 @@ def test_a_closed_stdin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"model": "a", "tol": 0.1}', "there is no key 'tol'"),
         ('{"model": "a", "weights": {}}', '"weights" must be text or a number, got a dict'),
         ('{"model": "a", "input": [true]}', '"input" must be text or a number, got True'),
-        ('{"model": "a", "input": 8, "model": "b"}', '"model" is there twice: name it once'),
-        ('{"model": "a", "weights": {"x": 1, "x": 2}}', '"x" is there twice'),
-        ('{"model": "a", "input": []}', '"input" is an empty list: leave it out, or write null'),
-        ('{"model": "a", "mean": [], "std": 1}', '"mean" is an empty list'),
+        ('{"model": "a", "input": 8, "model": "b"}', "the object names 'model' twice: name it once"),
+        ('{"model": "a", "weights": {"x": 1, "x": 2}}', "the object names 'x' twice"),
+        ('{"model": "a", "input": []}', '"input" is empty: leave it out for the default'),
+        ('{"model": "a", "mean": [], "std": 1}', '"mean" is empty'),
         ('{"model": "a", "structure": "yes"}', '"structure" must be true or false, got'),
         ('{"model": "a", "mean": NaN, "std": Infinity, "radius": NaN}', "nan is not a finite number"),
         ('{"a":' * 5000, "recursion"),
@@ -152,7 +152,9 @@ def test_a_list_without_models_is_refused(read: Read, text: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
 def test_a_list_in_another_encoding_is_refused(read: Read, encoding: str) -> None:
-    with pytest.raises(UsageError, match=r"models\.txt is no text in UTF-8 .*: save it as UTF-8"):
+    with pytest.raises(
+        UsageError, match=r"cannot be read from .*models\.txt \(it holds null bytes, .*: save it as UTF-8"
+    ):
         read("resnet50\n".encode(encoding))
 
 

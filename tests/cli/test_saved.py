@@ -124,13 +124,13 @@ def test_a_model_is_named_as_in_the_summary(capsys: Capture) -> None:
     assert "over all images with pixels in \\[0, 1\\]" in capsys.readouterr().out
     assert main(["export", "fleet.jsonl", "--to", "markdown", "--model", "other"]) == 2
     err = capsys.readouterr().err
-    assert "fleet.jsonl has no model 'other': there are net, gated, " + name in err
+    assert "fleet.jsonl has no model 'other': it has net, gated, " + name in err
     assert err.count("\n") == 1
 
 
 def test_a_diff_takes_a_row_of_either_record(capsys: Capture) -> None:
     assert main(["diff", "fleet.jsonl", "one.json"]) == 2
-    assert "fleet.jsonl has 4 models: pick one by --model SPEC (net, gated, gated --domain" in capsys.readouterr().err
+    assert "fleet.jsonl has 4 models: name one with --model SPEC (net, gated, gated --domain" in capsys.readouterr().err
     assert main(["diff", "fleet.jsonl", "one.json", "--model", "net"]) == 0
     assert "Before      net · " in capsys.readouterr().out
     assert main(["diff", "fleet.jsonl", "fleet.jsonl", "--model", "net", "--model", "gated"]) == 0
@@ -140,7 +140,7 @@ def test_a_diff_takes_a_row_of_either_record(capsys: Capture) -> None:
     assert main(["diff", "one.json", "fleet.jsonl", "--model", BROKEN]) == 2
     assert "could not be audited, so there is no report of it" in capsys.readouterr().err
     assert main(["diff", "fleet.jsonl", "fleet.jsonl", *["--model", "net"] * 3]) == 2
-    assert "--model may be there twice" in capsys.readouterr().err
+    assert "--model names the models of BEFORE and AFTER: give it once or twice" in capsys.readouterr().err
 
 
 def test_a_line_that_was_cut_off_is_said(folder: Path, capsys: Capture) -> None:
@@ -153,7 +153,7 @@ def test_a_line_that_was_cut_off_is_said(folder: Path, capsys: Capture) -> None:
     lines = content.split(b"\n")
     (folder / "bad.jsonl").write_bytes(b"\n".join([*lines[:2], b"{}", *lines[3:]]))
     assert main(["export", "bad.jsonl", "--to", "junit"]) == 2
-    assert "bad.jsonl: line 3 of the record is no outcome of an audit: spec is missing" in capsys.readouterr().err
+    assert "bad.jsonl: line 3 of the record is not the outcome of an audit: spec is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["export", "diff"])

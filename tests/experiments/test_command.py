@@ -95,7 +95,7 @@ def test_options_without_a_name_are_refused(
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *options]) == 2
     out, err = capsys.readouterr()
-    assert "needs the NAME of an experiment" in err
+    assert "requires the NAME of an experiment" in err
     assert out == ""
     assert list(tmp_path.iterdir()) == []
 

@@ -57,7 +57,7 @@ def test_a_fleet_has_one_summary_one_record_and_the_worst_exit_code(
     assert [line[column:].split("  ")[0] for line in rows[2:5]] == ["met", "max-log10-bound", "met"]
     assert f"lipaudit: gate exceeded: {SE}: the log10 upper bound" in err
     assert f"lipaudit: error: {broken} is not an ONNX file or is truncated" in err
-    assert "lipaudit: 1 of 6 models are there before and are audited once" in err
+    assert "lipaudit: 1 of 6 models are named twice and audited once" in err
     assert err.endswith(f"lipaudit: every report is in {fleet.record}\n")
     assert "Traceback" not in err
     specs = [entry["spec"] for entry in fleet.entries()]
@@ -88,19 +88,19 @@ def test_everything_is_checked_before_anything_is_audited(fleet: Fleet, capsys: 
     [
         (["--jobs", "2"], "Missing argument 'MODEL...'"),
         (["net", "--jobs", "0"], "0 is not in the range x>=1"),
-        (["net", "--jobs", "2", "--cluster", "tcp://a:1"], "choose one"),
+        (["net", "--jobs", "2", "--cluster", "tcp://a:1"], "--jobs cannot be combined with --cluster"),
         (["net", "--jobs", "2", "--depth", "1"], "a fleet has one summary"),
-        (["net", "--jobs", "2", "--plot", "x.png"], "--plot draws one model"),
-        (["net", "--jobs", "2", "--structure", "--max-layer", "2"], "--structure computes no figures, and --max-layer"),
-        (["net", "--restart"], "--restart is for the record of a fleet: name one with -o FILE.jsonl"),
-        (["net", "--restart", "--jobs", "2", "-o", "x.md"], "--restart is for the record of a fleet"),
+        (["net", "--jobs", "2", "--plot", "x.png"], "--plot draws one model, got a fleet"),
+        (["net", "--jobs", "2", "--structure", "--max-layer", "2"], "--max-layer cannot be combined with --structure"),
+        (["net", "--restart"], "--restart requires -o FILE.jsonl"),
+        (["net", "--restart", "--jobs", "2", "-o", "x.md"], "--restart requires -o FILE.jsonl"),
         (["net", "--jobs", "2", "--radius", "1"], "--radius requires --domain ball"),
         (["net", "--jobs", "2", "--method", "nobody"], ", gram, "),
         (["net", "--models-from", "no-such-file"], "the models cannot be read from no-such-file"),
         (["net", "-o", "no/folder/fleet.jsonl"], "there is no folder"),
         (["net", "--models-from", "README.md", "-o", "README.md", "--format", "jsonl"], "line 3 is wrong"),
         ([RESNET, "-o", RESNET, "--format", "jsonl"], f"would replace {RESNET}, which the audit reads"),
-        (["net", "--format", "jsonl", "-o", "README.md"], "README.md is there and no record of a fleet"),
+        (["net", "--format", "jsonl", "-o", "README.md"], "README.md exists and is not the record of a fleet"),
     ],
 )
 def test_a_wrong_request_is_one_line(
@@ -172,7 +172,7 @@ def test_changed_content_is_audited_again(fleet: Fleet, capsys: pytest.CaptureFi
     (first,) = fleet.entries()
     model.write_bytes((ROOT / "sample_models/digits_unet.onnx").read_bytes())
     assert main(args) == 0
-    assert "1 that are of another content or another lipaudit are audited again" in capsys.readouterr().err
+    assert "1 that have other files or were audited by another lipaudit are audited again" in capsys.readouterr().err
     (second,) = fleet.entries()
     assert first["files"] != second["files"]
     assert second["files"] == {str(model): second["report"]["model"]["file_sha256"]}

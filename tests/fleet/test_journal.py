@@ -120,9 +120,9 @@ def test_a_torn_header_is_as_good_as_none(path: Path, length: int) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("no json", "it is no object"),
-        ("[" * 100_000, "it is no object"),
-        ("[]", "it is no object"),
+        ("no json", "it is not an object"),
+        ("[" * 100_000, "it is not an object"),
+        ("[]", "it is not an object"),
         ('{"spec": "a", "options": {}, "status": "done", "exit_code": 0}', "files is missing"),
         ('{"spec": "a", "options": {}, "status": "done", "exit_code": 0, "files": {}}', "it is done but has no report"),
         ('{"spec": "a", "options": {}, "status": "x", "exit_code": 0, "files": {}}', "neither done nor failed"),
@@ -133,7 +133,7 @@ def test_damage_in_the_middle_is_refused_with_its_line(path: Path, line: str, me
         journal.append(done(A))
     path.write_text(path.read_text() + line + "\n" + done(B).to_line() + "\n")
     before = path.read_bytes()
-    with pytest.raises(UsageError, match=f"line 3 is no outcome of an audit .*{message}"), opened(path, SETTINGS):
+    with pytest.raises(UsageError, match=f"line 3 is not the outcome of an audit .*{message}"), opened(path, SETTINGS):
         pass
     assert path.read_bytes() == before
 
@@ -144,7 +144,7 @@ def test_a_whole_last_line_that_is_no_outcome_is_no_torn_one(path: Path, line: s
         journal.append(done(A))
     path.write_text(path.read_text() + line + "\n")
     before = path.read_bytes()
-    with pytest.raises(UsageError, match=f"^{path} is damaged: line 3 is no outcome"), opened(path, SETTINGS):
+    with pytest.raises(UsageError, match=f"^{path} is damaged: line 3 is not the outcome"), opened(path, SETTINGS):
         pass
     assert path.read_bytes() == before
 
@@ -276,7 +276,7 @@ def test_other_settings_are_refused_by_name(path: Path) -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_file_that_is_no_record_is_left_alone(path: Path, text: str, restart: bool) -> None:
     path.write_text(text)
-    with pytest.raises(UsageError, match="no record of a fleet"):
+    with pytest.raises(UsageError, match="is not the record of a fleet"):
         opened(path, SETTINGS, restart).__enter__()
     assert path.read_text() == text
 
@@ -352,7 +352,7 @@ def test_two_runs_never_share_a_record(path: Path) -> None:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
 
     with opened(path, SETTINGS) as journal:
-        assert f"another run writes to {path}: wait for its end, or name another file with -o" in other()
+        assert f"another run writes to {path}: wait until it ends, or name another file with -o" in other()
         journal.append(done(B))
         journal.append(done(A))
     assert other() == ""
@@ -370,7 +370,7 @@ def test_a_record_may_be_a_link(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_record(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no regular file"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         opened(tmp_path, SETTINGS).__enter__()
 
 

@@ -238,7 +238,7 @@ class TestPerform:
         entry = self.failure(version="0.0.1")
         assert (
             entry.error
-            == f"lipaudit 0.0.1 asks and {lipaudit.__version__} is installed here: install one version everywhere"
+            == f"lipaudit 0.0.1 asks and {lipaudit.__version__} is installed on the worker: install one version everywhere"
         )
 
     def test_a_folder_that_is_not_there_is_refused(self) -> None:
@@ -247,7 +247,7 @@ class TestPerform:
     def test_another_file_is_refused(self, tmp_path: Path) -> None:
         model = tmp_path / "net.onnx"
         asked = task_of(str(model), expected={str(model): "0" * 64})
-        assert "is not there on the worker" in (perform(asked).error or "")
+        assert "does not exist on the worker" in (perform(asked).error or "")
         model.write_bytes(Path("sample_models/digits_resnet.onnx").read_bytes())
         assert "is another file on the worker than where the fleet was started" in (perform(asked).error or "")
 

@@ -146,8 +146,8 @@ def test_the_option_writes_the_picture_beside_the_report(
         (["net", "--plot", "nowhere/bounds.png"], "there is no folder"),
         (["net", "--plot", "bounds.svg", "-o", "./bounds.svg", "--format", "json"], "name the same file"),
         (["net", "--plot", "bounds.svg", "--structure"], "computes no figures"),
-        (["a", "b", "--plot", "bounds.svg"], "draws one model, and these are 2"),
-        (["several", "--plot", "bounds.svg"], "draws one model, and these are 2"),
+        (["a", "b", "--plot", "bounds.svg"], "draws one model, got 2"),
+        (["several", "--plot", "bounds.svg"], "draws one model, got 2"),
         (["model.onnx", "--plot", "model.svg"], "--plot model.svg would replace model.onnx"),
     ],
 )
