@@ -11,8 +11,8 @@ from lipaudit.auditing.row_names import details, input_size, short_name, titles,
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
+from lipaudit.network.bound import NetworkBound, NotApplicable, Result
 from lipaudit.network.bounds import least
-from lipaudit.network.network_bound import NetworkBound, NotApplicable, Result
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.contradictions import NOT_APPLICABLE
 from lipaudit.records.figure import EMPIRICAL, Figure, value_of

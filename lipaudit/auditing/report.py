@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 
 from lipaudit.auditing.assemble import domain_record, layer_records, network_record
-from lipaudit.auditing.bounds import Bounds, DomainBounds
 from lipaudit.auditing.capture import Captured
 from lipaudit.auditing.constants import LayerConstants
+from lipaudit.auditing.domain_bounds import Bounds, DomainBounds
 from lipaudit.auditing.held_inputs import held_inputs
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.lower_bound import check_not_above

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lipaudit.auditing.bounds import propagate_bounds
 from lipaudit.auditing.capture import capture_model
 from lipaudit.auditing.constants import find_constants
+from lipaudit.auditing.domain_bounds import propagate_bounds
 from lipaudit.auditing.load import load_request
 from lipaudit.auditing.lower_bound import search_lower_bound
 from lipaudit.auditing.placement import placed

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lipaudit.errors import RegistryError
-from lipaudit.network.network_bound import BoundFunction, NetworkBound, Problem, Result
+from lipaudit.network.bound import BoundFunction, NetworkBound, Problem, Result
 from lipaudit.network.product_rule import product_rule
 from lipaudit.network.propagate import Value, join_outputs
 from lipaudit.rules.effect import Status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lipaudit.network.network_bound import NetworkBound, Problem
+from lipaudit.network.bound import NetworkBound, Problem
 
 
 def product_rule(problem: Problem) -> NetworkBound:

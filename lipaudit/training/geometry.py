@@ -1,14 +1,14 @@
 """What a bound needs to know of a layer besides its weight, and the symbol of any weight with that geometry.
 
 A convolution with stride, dilation, groups and padding is a stride-free one whose blocks K_t, t a shift, are made of the taps of the
-kernel (:func:`lipaudit.spectral.convolution.geometry.polyphase`); which tap stands where depends on the geometry alone. So do the
+kernel (:func:`lipaudit.spectral.convolution.stride.polyphase`); which tap stands where depends on the geometry alone. So do the
 frequencies at which the symbol D(w) = sum_t K_t exp(-i <w, t>) has to be evaluated
 (:func:`lipaudit.spectral.convolution.frequencies.reduce`): a grid of N points per axis. A grid of more than M = q e points, e the
 extent of the shifts, is replaced by a lattice of M points, over which
 
     sup_w sigma_1(D(w)) <= max over the lattice / prod cos(pi e / (2 M)) = max over the lattice / cos(pi / (2 q))^axes,
 
-because u* D(w) v is a trigonometric polynomial of degree e / 2 (``torus``; Ehlich and Zeller, 1964). A dense layer has one block and
+because u* D(w) v is a trigonometric polynomial of degree e / 2 (``lattice``; Ehlich and Zeller, 1964). A dense layer has one block and
 one frequency.
 """
 

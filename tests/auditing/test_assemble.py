@@ -9,7 +9,7 @@ import torch
 
 from lipaudit.auditing.assemble import domain_record, network_record
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
-from lipaudit.network.network_bound import NetworkBound, NotApplicable, Result
+from lipaudit.network.bound import NetworkBound, NotApplicable, Result
 from lipaudit.network.propagate import Value
 from lipaudit.records.figure import EMPIRICAL
 from lipaudit.records.report import NetworkRecord

@@ -13,10 +13,10 @@ from torch.nn import functional
 import lipaudit
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node, Ref, TensorInfo
+from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.bounds import NETWORK_BOUNDS, least, network_bounds
 from lipaudit.network.domain import GLOBAL, Domain, ball
 from lipaudit.network.magnitudes import Extents
-from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.propagate import Value, propagate
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.spectral.bracket import Rigor

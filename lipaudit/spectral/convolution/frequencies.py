@@ -9,7 +9,7 @@ Circular padding: the padded input is periodic, so the output is a selection of 
 period H, each row at most ceil(output / H) times. If the stride divides H and every row occurs once, this is exact.
 
 Reflect and replicate padding: the norm of the padding (root of the largest number of copies of a pixel) times that of
-the unpadded convolution of the padded input; or what the borders add to the zero-padded convolution (``borders``), where that is
+the unpadded convolution of the padded input; or what the borders add to the zero-padded convolution (``copied_borders``), where that is
 smaller.
 """
 
@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lipaudit.spectral.convolution.geometry import Convolution, Taps, padding_copies, padding_source, polyphase
+from lipaudit.spectral.convolution.geometry import Convolution, padding_copies, padding_source
+from lipaudit.spectral.convolution.stride import Taps, polyphase
 
 # Lag matrices up to this many numbers are kept (1 GiB); larger kernels get the bound of their reshaped matrix.
 LAG_NUMBERS = 2**27

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from lipaudit.spectral.convolution.geometry import Taps
+from lipaudit.spectral.convolution.stride import Taps
 from lipaudit.spectral.convolution.symbol import TRIG_ERROR, Frequencies, SymbolGram
 from lipaudit.spectral.rounding import gamma, product_error
 

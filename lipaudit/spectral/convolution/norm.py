@@ -1,7 +1,7 @@
 """Certified operator norms of convolutions from their geometry.
 
-What a convolution reduces to is told in ``reduction``: the largest singular value of its symbol over a grid of frequencies or over all of
-them. Small operators whose border matters are written out as matrices.
+What a convolution reduces to is told in ``stride`` and ``frequencies``: the largest singular value of its symbol over a grid of
+frequencies or over all of them. Small operators whose border matters are written out as matrices.
 
 Groups act on disjoint channels: the norm is the largest of the groups' norms. A transposed convolution is an adjoint.
 """

@@ -1,6 +1,6 @@
 """The supremum of sigma_1(D(w)) over a finite grid of frequencies or over the whole torus, certified.
 
-Grid. A threshold just above a Rayleigh quotient is proved for every grid point by comparison (``certificate``); points
+Grid. A threshold just above a Rayleigh quotient is proved for every grid point by comparison (``cholesky_certificate``); points
 where the proof fails supply better Rayleigh quotients, until the threshold holds everywhere.
 
 Torus. For unit vectors u, v the real part of u* D(w) v is a trigonometric polynomial of degree n_a (half the kernel's

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import torch
 
-from lipaudit.spectral.convolution.geometry import Taps
+from lipaudit.spectral.convolution.stride import Taps
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, frobenius_squared_up, gamma, on_device, scale_to_unit
 
 # cos and sin of 2 pi f, f a sum of at most three exact fractions: error of the argument and of the function together

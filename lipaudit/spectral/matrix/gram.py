@@ -11,7 +11,7 @@ therefore exact.
 
 The bracket. The column of largest norm of the last iterate is nearly a right singular vector v, so ||A v|| / ||v|| <=
 sigma_1 is a lower bound. Once it is close, one Cholesky factorisation proves sigma_1 <= lower (1 + tolerance), see
-``certificate``.
+``cholesky_certificate``.
 """
 
 from __future__ import annotations

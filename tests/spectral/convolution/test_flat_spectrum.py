@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from lipaudit.spectral.convolution import search
-from lipaudit.spectral.convolution.geometry import Convolution, polyphase
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.lattice import lattice
 from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.convolution.stride import polyphase
 from lipaudit.spectral.convolution.symbol import SymbolGram
 
 

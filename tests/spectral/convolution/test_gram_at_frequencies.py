@@ -9,9 +9,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from lipaudit.spectral.convolution import norm as convolution_module
-from lipaudit.spectral.convolution.geometry import Convolution, Taps, polyphase
+from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.gram_at_frequencies import EvaluatedGram, symbol_gram
 from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.convolution.stride import Taps, polyphase
 from lipaudit.spectral.convolution.symbol import Frequencies, SymbolGram
 from tests.spectral.geometries import Case, cases
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from lipaudit.spectral.convolution.geometry import polyphase
 from lipaudit.spectral.convolution.search import Supremum, grid_supremum, torus_supremum
+from lipaudit.spectral.convolution.stride import polyphase
 from lipaudit.spectral.convolution.symbol import Frequencies, SymbolGram
 
 

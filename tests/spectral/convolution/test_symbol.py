@@ -8,7 +8,8 @@ import math
 import pytest
 import torch
 
-from lipaudit.spectral.convolution.geometry import Taps, padding_source, polyphase
+from lipaudit.spectral.convolution.geometry import padding_source
+from lipaudit.spectral.convolution.stride import Taps, polyphase
 from lipaudit.spectral.convolution.symbol import Frequencies, SymbolGram
 
 

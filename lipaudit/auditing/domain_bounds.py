@@ -10,11 +10,11 @@ from lipaudit.auditing.constants import LayerConstants
 from lipaudit.auditing.domain import pixels_of
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
+from lipaudit.network.bound import Problem, Result
 from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.magnitudes import Extents
-from lipaudit.network.network_bound import Problem, Result
 from lipaudit.network.propagate import Propagation, propagate
 from lipaudit.rules.effect import Status
 
