@@ -128,8 +128,8 @@ def _is_replaced(place: Path) -> bool:
 
 def _descriptor(place: Path) -> int | None:
     """The number of the open file of this process that a place stands for."""
-    found = _DESCRIPTORS.fullmatch(str(place.parent))
-    ours = found is not None and found["process"] in (None, str(os.getpid()))
+    match = _DESCRIPTORS.fullmatch(str(place.parent))
+    ours = match is not None and match["process"] in (None, str(os.getpid()))
     return int(place.name) if ours and place.name.isdecimal() else None
 
 

@@ -95,10 +95,10 @@ def diff(
     if len(models) > 2:
         raise ModelCountError
     wanted = (models[0], models[-1]) if models else (None, None)
-    found = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
-    text = FORMATS[shape].render(found, Options(layout))
+    change = diff_reports(_read(before, wanted[0], quiet), _read(after, wanted[1], quiet))
+    text = FORMATS[shape].render(change, Options(layout))
     deliver(text, file, "diff", quiet)
-    return _judge(found, after, max_growth, max_layer_growth, quiet)
+    return _judge(change, after, max_growth, max_layer_growth, quiet)
 
 
 def _read(path: Path, wanted: str | None, quiet: bool) -> AuditReport:
@@ -107,24 +107,24 @@ def _read(path: Path, wanted: str | None, quiet: bool) -> AuditReport:
     return only_report(models, wanted if len(models) > 1 else None, str(path))
 
 
-def _judge(found: ReportDiff, after: Path, network: float | None, layers: float | None, quiet: bool) -> int:
+def _judge(change: ReportDiff, after: Path, network: float | None, layers: float | None, quiet: bool) -> int:
     """The exit code that a diff deserves, explained on stderr."""
     from lipaudit.gates.diff import growth_problem, growth_remark, layer_growth_problem, unjudged
     from lipaudit.text.numbers import names_text
 
     code = 0
     if network is not None:
-        if problem := growth_problem(found, network):
+        if problem := growth_problem(change, network):
             say(f"lipaudit: gate exceeded: {after}: {problem} (--max-growth {network!r})")
             code = 1
-        elif (remark := growth_remark(found)) and not quiet:
+        elif (remark := growth_remark(change)) and not quiet:
             say(f"lipaudit: {after}: {remark} (--max-growth {network!r})")
     if layers is not None:
-        if problem := layer_growth_problem(found, layers):
+        if problem := layer_growth_problem(change, layers):
             say(f"lipaudit: gate exceeded: {after}: {problem} (--max-layer-growth {layers!r})")
             code = 1
-        if (rest := unjudged(found)) and not quiet:
-            names = names_text([change.record.name for change in rest])
+        if (rest := unjudged(change)) and not quiet:
+            names = names_text([row.record.name for row in rest])
             say(
                 f"lipaudit: {after}: not judged, because they have no counterpart: {names} (--max-layer-growth {layers!r})"
             )

@@ -110,10 +110,10 @@ def export(
     saved = read_saved(report, quiet)
     if model is None:
         shape.check_number([entry.name for entry in saved])
-    outcomes = [found.outcome for found in (saved if model is None else [picked(saved, model, report)])]
+    outcomes = [entry.outcome for entry in (saved if model is None else [picked(saved, model, report)])]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     reports = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
-    if reports and all(found.settings.structure for found in reports):
+    if reports and all(one.settings.structure for one in reports):
         if shape.gates and not quiet:
             gates.say_without_figures()
         gates = gates.of_structures()

@@ -1,4 +1,4 @@
-"""The audit of a fleet: requests in, one bar while it runs, the summary out."""
+"""The audit of a fleet: models in, one bar while it runs, the summary out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lipaudit.cli.gates import ChosenGates
 from lipaudit.cli.models_from import read_models
 from lipaudit.cli.terminal import deliver, emit, import_frameworks, say, say_failure, shielded, worst
 from lipaudit.fleet.interrupts import delayed
-from lipaudit.fleet.request import ModelRequest, distinct
+from lipaudit.fleet.model import FleetModel, distinct
 from lipaudit.formats.options import Audits, Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.frontends.input_files import read_where
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def audit_fleet(
     ctx: click.Context,
-    models: tuple[str, ...],
+    specs: tuple[str, ...],
     options: AuditOptions,
     fleet: FleetOptions,
     shown: Shown,
@@ -50,50 +50,50 @@ def audit_fleet(
         from lipaudit.fleet.journal import opened
         from lipaudit.fleet.task import Task
 
-        asked = _requests(ctx, models, options, fleet, gates)
-        requests = distinct(asked)
-        _check_files(requests, options, fleet, shown)
-    if not shown.quiet and any(request.of(options).structure for request in requests):
+        asked = _fleet_models(ctx, specs, options, fleet, gates)
+        models = distinct(asked)
+        _check_files(models, options, fleet, shown)
+    if not shown.quiet and any(model.request(options).structure for model in models):
         gates.say_without_figures()
-    if len(requests) < len(asked) and not shown.quiet:
-        say(f"lipaudit: {len(asked) - len(requests)} of {len(asked)} models are named twice and audited once")
+    if len(models) < len(asked) and not shown.quiet:
+        say(f"lipaudit: {len(asked) - len(models)} of {len(asked)} models are named twice and audited once")
     with opened(shown.record, settings, fleet.restart) as journal:
-        todo = _still_to_do(journal, requests, shown.quiet)
-        tasks = (Task(request.of(options), request.options, debug) for request in todo)
+        todo = _still_to_do(journal, models, shown.quiet)
+        tasks = (Task(model.request(options), model.options, debug) for model in todo)
         if todo:
             with _running(tasks, fleet, debug) as entries:
                 journal.begin()
-                _collect(entries, journal, len(requests), len(requests) - len(todo), shown.quiet)
-        rows, codes = _judged(journal, requests, gates)
-        journal.settle(requests)
-        _deliver(journal, requests, rows, settings, shown, gates)
+                _collect(entries, journal, len(models), len(models) - len(todo), shown.quiet)
+        rows, codes = _judged(journal, models, gates)
+        journal.settle(models)
+        _deliver(journal, models, rows, settings, shown, gates)
     if shown.record and not shown.quiet:
         say(f"lipaudit: every report is in {shown.record}")
     return worst(codes)
 
 
-def _requests(
+def _fleet_models(
     ctx: click.Context,
-    models: tuple[str, ...],
+    specs: tuple[str, ...],
     options: AuditOptions,
     fleet: FleetOptions,
     gates: ChosenGates,
-) -> list[ModelRequest]:
+) -> list[FleetModel]:
     """Every model that is asked for, wildcards expanded."""
     from lipaudit.frontends.registry import expand
 
-    def checked(request: ModelRequest) -> list[ModelRequest]:
-        if request.of(options).structure:
+    def checked(model: FleetModel) -> list[FleetModel]:
+        if model.request(options).structure:
             gates.refuse_structure()
-        return [replace(request, spec=spec) for spec in expand(request.spec)]
+        return [replace(model, spec=expanded) for expanded in expand(model.spec)]
 
-    found = [request for model in models for request in checked(ModelRequest(model))]
+    models = [model for spec in specs for model in checked(FleetModel(spec))]
     if fleet.models_from is not None:
-        found += read_models(fleet.models_from, ctx.command, checked)
-    return found
+        models += read_models(fleet.models_from, ctx.command, checked)
+    return models
 
 
-def _check_files(requests: list[ModelRequest], options: AuditOptions, fleet: FleetOptions, shown: Shown) -> None:
+def _check_files(models: list[FleetModel], options: AuditOptions, fleet: FleetOptions, shown: Shown) -> None:
     """Refuse output that cannot be written, or that would replace what is read."""
     from lipaudit.files import check_no_model, check_writable
 
@@ -102,18 +102,18 @@ def _check_files(requests: list[ModelRequest], options: AuditOptions, fleet: Fle
         return
     check_writable(file)
     read = {fleet.models_from or ""}
-    for request in requests:
-        read.update(read_where(file, request.spec, request.of(options).files()))
+    for model in models:
+        read.update(read_where(file, model.spec, model.request(options).files()))
     check_no_model(file, sorted(read))
 
 
-def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) -> list[ModelRequest]:
+def _still_to_do(journal: Journal, models: list[FleetModel], quiet: bool) -> list[FleetModel]:
     """The models whose outcome is not recorded yet, or no longer counts; said where the record had any."""
-    states = {request.key: journal.state(request) for request in requests}
+    states = {model.key: journal.state(model) for model in models}
     counts = Counter(states.values())
     if journal.torn and not quiet:
         say(f"lipaudit: the last line of {journal.path} was cut off and is dropped")
-    if counts["new"] < len(requests) and not quiet:
+    if counts["new"] < len(models) and not quiet:
         again = [
             f"{counts[state]} that {what} are audited again"
             for state, what in (
@@ -122,9 +122,9 @@ def _still_to_do(journal: Journal, requests: list[ModelRequest], quiet: bool) ->
             )
             if counts[state]
         ]
-        done = f"{counts['done']} of {len(requests)} models are done"
+        done = f"{counts['done']} of {len(models)} models are done"
         say(f"lipaudit: {journal.path}: {'; '.join([done, *again])}")
-    return [request for request in requests if states[request.key] != "done"]
+    return [model for model in models if states[model.key] != "done"]
 
 
 @contextmanager
@@ -177,13 +177,13 @@ def say_trace(entry: Entry) -> None:
         say(line)
 
 
-def _judged(journal: Journal, requests: list[ModelRequest], gates: ChosenGates) -> tuple[list[Row], list[int]]:
+def _judged(journal: Journal, models: list[FleetModel], gates: ChosenGates) -> tuple[list[Row], list[int]]:
     """The rows of the summary and the exit codes; errors, gates and what --strict finds are said on stderr."""
     from lipaudit.fleet.summary import row_of
 
     rows: list[Row] = []
     codes = [0]
-    for entry, report in journal.outcomes(requests):
+    for entry, report in journal.outcomes(models):
         if report is None:
             say_failure(entry.spec, entry.error or "")
             rows.append(row_of(entry, None))
@@ -197,7 +197,7 @@ def _judged(journal: Journal, requests: list[ModelRequest], gates: ChosenGates) 
 
 def _deliver(
     journal: Journal,
-    requests: list[ModelRequest],
+    models: list[FleetModel],
     rows: list[Row],
     settings: dict[str, Any],
     shown: Shown,
@@ -208,12 +208,12 @@ def _deliver(
 
     width = None if shown.file is not None or not sys.stdout.isatty() else screen().width
     if shown.form == "jsonl":
-        for line in journal.lines(requests):
+        for line in journal.lines(models):
             emit(line)
     elif shown.form in SUMMARY_FORMATS:
         deliver(render(rows, settings, shown.form, width), shown.file, "summary", shown.quiet)
     else:
-        outcomes = list(journal.outcomes(requests))
+        outcomes = list(journal.outcomes(models))
         failures = [Failure(e.spec, e.error or "", e.exit_code) for e, report in outcomes if report is None]
         audits = Audits([report for _, report in outcomes if report is not None], failures)
         if all(report.settings.structure for report in audits.reports):

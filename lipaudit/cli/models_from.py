@@ -34,39 +34,39 @@ from lipaudit.errors.commands import (
     QuotingError,
     UnreadableListError,
 )
-from lipaudit.fleet.request import ModelRequest, plain
+from lipaudit.fleet.model import FleetModel, plain
 
 # options of an audit that may differ from model to model
 _OWN = ("input_shape", "fix", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
-# keys of a line of JSON whose option in a request has another name
+# keys of a line of JSON whose option has another name
 _RENAMED = {"input": "input_shape"}
 _REPEATED = ("input", "fix")
 _DEFAULTS = {"structure": False, "domain": "global"}  # of the others: None
 _KEYS = ("input", *_OWN[1:])
-Check = Callable[[ModelRequest], list[ModelRequest]]
+Check = Callable[[FleetModel], list[FleetModel]]
 
 
-def read_models(source: str, audit: click.Command, check: Check) -> list[ModelRequest]:
+def read_models(source: str, audit: click.Command, check: Check) -> list[FleetModel]:
     """The models that the file names, ``-`` for stdin; ``audit`` is the command whose options a line may use.
 
-    ``check`` refuses a request that cannot be right and expands its wildcards. Raises
+    ``check`` refuses a model that cannot be right and expands its wildcards. Raises
     :class:`~lipaudit.errors.UsageError` with the file and the number of the first bad line.
     """
     name = "stdin" if source == "-" else source
-    found: list[ModelRequest] = []
+    models: list[FleetModel] = []
     problems: list[tuple[int, str]] = []
     for number, line in _lines(source):
         try:
-            found += check(_request(line, audit))
+            models += check(_request(line, audit))
         except click.UsageError as error:
             problems.append((number, error.format_message()))
         except (LipauditError, ValueError, RecursionError) as error:
             problems.append((number, str(error)))
     if problems:
         raise ModelLinesError(name, problems)
-    if not found:
+    if not models:
         raise EmptyModelListError(name)
-    return found
+    return models
 
 
 def _lines(source: str) -> Iterator[tuple[int, str]]:
@@ -86,7 +86,7 @@ def _lines(source: str) -> Iterator[tuple[int, str]]:
             yield number, bare
 
 
-def _request(line: str, audit: click.Command) -> ModelRequest:
+def _request(line: str, audit: click.Command) -> FleetModel:
     if not line.startswith("{"):
         try:
             words = shlex.split(line)
@@ -94,11 +94,11 @@ def _request(line: str, audit: click.Command) -> ModelRequest:
             raise QuotingError(error) from None
         return _parsed(words, audit)
     words, defaults = _words(json.loads(line, object_pairs_hook=_object))
-    request = _parsed(words, audit)
-    return ModelRequest(request.spec, {**request.options, **defaults})
+    model = _parsed(words, audit)
+    return FleetModel(model.spec, {**model.options, **defaults})
 
 
-def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
+def _parsed(words: list[str], audit: click.Command) -> FleetModel:
     """A line as the command line would understand it."""
     own = [parameter for parameter in audit.params if parameter.name in _OWN]
     line = click.Command("line", params=[click.Argument(["model"]), *own], add_help_option=False)
@@ -113,16 +113,16 @@ def _parsed(words: list[str], audit: click.Command) -> ModelRequest:
         for name, value in context.params.items()
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name != "model"
     }
-    return ModelRequest(context.params["model"], plain(options))
+    return FleetModel(context.params["model"], plain(options))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise RepeatedNameError("the object", twice)
-    return found
+    return entries
 
 
 def _words(value: Any) -> tuple[list[str], dict[str, Any]]:

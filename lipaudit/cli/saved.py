@@ -60,12 +60,12 @@ def _spec(outcome: AuditReport | Failure) -> str:
 
 def picked(models: Sequence[SavedModel], wanted: str, source: str) -> SavedModel:
     """The model that ``--model`` names: by its name, or by its specification where that is there once."""
-    found = [model for model in models if model.name == wanted]
-    if not found:
+    matches = [model for model in models if model.name == wanted]
+    if not matches:
         raise UnknownReportError(source, wanted, listed(models))
-    if len(found) > 1:
-        raise RepeatedReportError(source, len(found), wanted)
-    return found[0]
+    if len(matches) > 1:
+        raise RepeatedReportError(source, len(matches), wanted)
+    return matches[0]
 
 
 def only_report(models: Sequence[SavedModel], wanted: str | None, source: str) -> AuditReport:
@@ -106,8 +106,8 @@ def _refuse_other_files(source: str) -> None:
 
 
 def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, ...]:
+    from lipaudit.fleet.command_text import names
     from lipaudit.fleet.reading import read_record
-    from lipaudit.fleet.typed_command import names
 
     record = read_record(content)
     if record.torn and not quiet:

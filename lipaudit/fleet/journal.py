@@ -28,8 +28,8 @@ from lipaudit.files import replacing
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.header import begins_a_header, check_header, header_line
 from lipaudit.fleet.lock import lock
+from lipaudit.fleet.model import FleetModel
 from lipaudit.fleet.reading import is_header
-from lipaudit.fleet.request import ModelRequest
 from lipaudit.frontends.input_files import are_unchanged
 from lipaudit.records.report import AuditReport
 from lipaudit.version import __version__
@@ -72,9 +72,9 @@ class Journal:
         self._write(header_line(self._settings))
         self._header_length = self._end
 
-    def state(self, request: ModelRequest) -> str:
+    def state(self, model: FleetModel) -> str:
         """What is known of a model: ``new``, ``failed``, ``done``, or ``changed`` where it is done with another file or lipaudit."""
-        place = self._places.get(request.key)
+        place = self._places.get(model.key)
         if place is None:
             return "new"
         if not place.done:
@@ -88,36 +88,36 @@ class Journal:
         self._write(entry.to_line())
         self._index(entry, offset)
 
-    def lines(self, requests: Iterable[ModelRequest]) -> Iterator[str]:
+    def lines(self, models: Iterable[FleetModel]) -> Iterator[str]:
         """The header and the lines of the requests, without their ends."""
         yield self._header_line().decode()
-        for request in requests:
-            yield self._line(self._places[request.key]).decode()
+        for model in models:
+            yield self._line(self._places[model.key]).decode()
 
-    def entries(self, requests: Iterable[ModelRequest]) -> Iterator[Entry]:
+    def entries(self, models: Iterable[FleetModel]) -> Iterator[Entry]:
         """The outcomes of the requests."""
-        for request in requests:
-            yield Entry.from_json(json.loads(self._line(self._places[request.key])))
+        for model in models:
+            yield Entry.from_json(json.loads(self._line(self._places[model.key])))
 
-    def outcomes(self, requests: Iterable[ModelRequest]) -> Iterator[tuple[Entry, AuditReport | None]]:
+    def outcomes(self, models: Iterable[FleetModel]) -> Iterator[tuple[Entry, AuditReport | None]]:
         """The outcomes of the requests with their reports; a :class:`~lipaudit.errors.UsageError` names the line of one that is none."""
-        for request, entry in zip(requests, self.entries(requests), strict=True):
+        for model, entry in zip(models, self.entries(models), strict=True):
             try:
                 report = entry.audit_report()
             except (LipauditError, ValueError, RecursionError) as error:
-                place = self._places[request.key]
+                place = self._places[model.key]
                 raise DamagedRecordError(self.path, place.number, f"holds no report of an audit ({error})") from None
             yield entry, report
 
-    def settle(self, requests: Sequence[ModelRequest]) -> None:
-        """Write the file whole: one line for each request in their order, then the models of earlier requests.
+    def settle(self, models: Sequence[FleetModel]) -> None:
+        """Write the file whole: one line for each of the models in their order, then the models of earlier runs.
 
         Also where the file was removed meanwhile. Where another has taken its place, that one is left alone, and an
         :class:`~lipaudit.errors.OutputError` says where the record is instead.
         """
         if self.path is None:
             return
-        asked = dict.fromkeys(request.key for request in requests)
+        asked = dict.fromkeys(model.key for model in models)
         places = [self._places[key] for key in (*asked, *(key for key in self._places if key not in asked))]
         header = json.loads(self._header_line())
         before, header["tool"]["version"] = header["tool"]["version"], __version__
@@ -163,12 +163,12 @@ class Journal:
         return self._bytes(0, self._header_length).rstrip(b"\n")
 
     def _bytes(self, offset: int, length: int) -> bytes:
-        found, number = b"", self._file.fileno()
+        content, number = b"", self._file.fileno()
         with _refused(self.path):
             os.lseek(number, offset, os.SEEK_SET)
-            while len(found) < length and (block := os.read(number, length - len(found))):
-                found += block
-        return found
+            while len(content) < length and (block := os.read(number, length - len(content))):
+                content += block
+        return content
 
     def _write(self, line: str) -> None:
         """Append a line, or nothing."""
@@ -187,7 +187,7 @@ class Journal:
         self._number += 1
 
     def _index(self, entry: Entry, offset: int) -> None:
-        key = ModelRequest(entry.spec, entry.options).key
+        key = FleetModel(entry.spec, entry.options).key
         length = self._end - offset
         self._places[key] = _Place(self._number, offset, length, entry.status == DONE, entry.version, entry.files)
 

@@ -64,13 +64,13 @@ def run_local(
                 dead = worker.process.exitcode is not None
                 if not dead and worker.connection not in ready:
                     continue
-                found = worker.receive(dead)
+                result = worker.receive(dead)
                 if worker.ended:
                     workers.remove(worker)
-                if isinstance(found, Entry):
-                    yield found
-                elif found is not None:
-                    again.append(found)
+                if isinstance(result, Entry):
+                    yield result
+                elif result is not None:
+                    again.append(result)
     finally:
         for worker in workers:
             worker.dismiss()

@@ -8,7 +8,7 @@ from typing import Any
 
 from lipaudit.errors.fleets import RecordLineError
 from lipaudit.fleet.entry import Entry
-from lipaudit.fleet.request import ModelRequest
+from lipaudit.fleet.model import FleetModel
 from lipaudit.records.document import check_version, is_ours
 
 KIND = "fleet"
@@ -43,12 +43,12 @@ def read_record(content: bytes) -> Record:
     """
     header, *lines = content.split(b"\n")
     check_version(json.loads(header).get("schema_version"), SCHEMA_VERSION, "record of a fleet")
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     last = lines.pop() if lines else b""  # empty behind a line that was written whole
     for number, line in enumerate(lines, start=2):
         try:
             entry = Entry.from_json(json.loads(line))
         except (ValueError, RecursionError) as error:
             raise RecordLineError(number, error) from None
-        found[ModelRequest(entry.spec, entry.options).key] = entry
-    return Record(tuple(found.values()), torn=last != b"")
+        entries[FleetModel(entry.spec, entry.options).key] = entry
+    return Record(tuple(entries.values()), torn=last != b"")

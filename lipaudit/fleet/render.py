@@ -8,9 +8,9 @@ from dataclasses import asdict, fields
 from typing import Any, Literal
 
 from lipaudit.escaping import escape_markdown
+from lipaudit.fleet.command_text import names
 from lipaudit.fleet.reading import KIND, SCHEMA_VERSION
 from lipaudit.fleet.summary import Row, counts
-from lipaudit.fleet.typed_command import names
 from lipaudit.formats.grid import Column, Grid
 from lipaudit.formats.layout import FILE_WIDTH
 from lipaudit.text.lines import wrapped

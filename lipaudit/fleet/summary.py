@@ -78,8 +78,8 @@ def counts(rows: Sequence[Row]) -> str:
     '2 models: 2 with a finite bound; 1 exceeds a gate.'
     """
     words = {"finite": "with a finite bound", "estimate": "with an estimate, which is no bound"}
-    found = Counter("estimate" if row.rigor == "estimate" else row.status for row in rows)
-    parts = [f"{found[kind]} {words.get(kind, kind)}" for kind in _ORDER if found[kind]]
+    numbers = Counter("estimate" if row.rigor == "estimate" else row.status for row in rows)
+    parts = [f"{numbers[kind]} {words.get(kind, kind)}" for kind in _ORDER if numbers[kind]]
     return f"{count_text(len(rows), 'model')}: {', '.join(parts)}{_exceeded(rows)}."
 
 

@@ -150,13 +150,13 @@ def apply_state_dict(module: nn.Module, state: StateDict, path: str, arch: str) 
         if n in expected and v.shape != expected[n].shape
     ]
     if missing or unexpected or misshaped:
-        found = [
+        differences = [
             _listing(missing, "missing"),
             _listing(unexpected, "unexpected"),
             _listing(misshaped, "of another shape"),
         ]
         raise ModelLoadError(
-            f"{path} does not fit {arch}, it looks like another architecture: {'; '.join(f for f in found if f)}; "
+            f"{path} does not fit {arch}, it looks like another architecture: {'; '.join(f for f in differences if f)}; "
             f"name the right one with {spell('arch')}"
         )
     dtype = torch.float32

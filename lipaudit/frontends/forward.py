@@ -48,11 +48,11 @@ class Arguments:
         >>> list(Arguments.of(nn.MultiheadAttention(4, 1)).parameters)[:3]
         ['query', 'key', 'value']
         """
-        found = inspect.signature(module.forward).parameters
-        kinds = {p.kind for p in found.values()}
+        parameters = inspect.signature(module.forward).parameters
+        kinds = {p.kind for p in parameters.values()}
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        named = {name: p for name, p in found.items() if p.kind not in variadic}
-        collecting = tuple(name for name in found if name not in named)
+        named = {name: p for name, p in parameters.items() if p.kind not in variadic}
+        collecting = tuple(name for name in parameters if name not in named)
         return cls(named, variadic[0] in kinds, variadic[1] in kinds, collecting)
 
     @property

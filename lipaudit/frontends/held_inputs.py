@@ -90,16 +90,16 @@ def as_tensor(
     >>> as_tensor("mask", 1, torch.int64, ("batch", 3))
     tensor([[1, 1, 1]])
     """
-    found = _tensor(name, value)
-    if found.dim() == 0 and axes:
-        found = found.expand(_filled(name, axes, requested))
-    if len(found.shape) != len(axes) or any(
-        isinstance(axis, int) and axis != size for axis, size in zip(axes, found.shape, strict=True)
+    tensor = _tensor(name, value)
+    if tensor.dim() == 0 and axes:
+        tensor = tensor.expand(_filled(name, axes, requested))
+    if len(tensor.shape) != len(axes) or any(
+        isinstance(axis, int) and axis != size for axis, size in zip(axes, tensor.shape, strict=True)
     ):
         takes = "x".join(map(str, axes)) or "a single number"
-        raise FixedInputError(name, f"has the shape {tuple(found.shape)}, and the model takes {takes}")
-    converted = found.cpu().to(dtype)
-    if not torch.equal(converted.to(found.dtype), found.cpu()) and not dtype.is_floating_point:
+        raise FixedInputError(name, f"has the shape {tuple(tensor.shape)}, and the model takes {takes}")
+    converted = tensor.cpu().to(dtype)
+    if not torch.equal(converted.to(tensor.dtype), tensor.cpu()) and not dtype.is_floating_point:
         raise FixedInputError(name, f"holds values that {dtype}, which the model takes, cannot hold")
     return converted.contiguous()
 

@@ -22,9 +22,9 @@ def parse_memory(size: int | str) -> int:
     >>> parse_memory("16GB"), parse_memory("512m"), parse_memory(10**9)
     (16000000000, 512000000, 1000000000)
     """
-    found = _SIZE.fullmatch(size) if isinstance(size, str) else None
-    if found is not None:
-        size = int(float(found[1]) * _UNITS[found[2].upper()])
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match is not None:
+        size = int(float(match[1]) * _UNITS[match[2].upper()])
     if isinstance(size, bool) or not isinstance(size, int) or size <= 0:
         raise InvalidValueError(spell("max_memory"), "a size, such as 16GB", size)
     return size

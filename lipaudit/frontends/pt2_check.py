@@ -83,7 +83,7 @@ def checked_archive(path: Path) -> io.BytesIO:
 
 def _known_entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """The archive's entries by their names below its root."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    entries: dict[str, zipfile.ZipInfo] = {}
     roots, folded = set(), set()
     for entry in archive.infolist():
         root, _, name = entry.filename.partition("/")
@@ -104,14 +104,14 @@ def _known_entries(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
             )
         if entry.compress_type != zipfile.ZIP_STORED:
             raise ModelLoadError(f"{path} holds {entry.filename!r} compressed: refused; export it again")
-        found[name] = entry
+        entries[name] = entry
     if len(roots) != 1:
         raise ModelLoadError(f"{path} holds entries below {len(roots)} folders instead of one: refused")
-    if _MODEL not in found:
+    if _MODEL not in entries:
         raise ModelLoadError(
             f"{path} holds no model in today's format of torch.export.save: export it again with torch 2.9 or later"
         )
-    return found
+    return entries
 
 
 def _checked_document(path: Path, name: str, content: bytes) -> Any:

@@ -64,16 +64,16 @@ def expand(spec: str) -> list[str]:
     if not parsed.is_pattern:
         return [spec]
     if parsed.kind is Kind.FILE:
-        found = sorted(glob.glob(parsed.name, recursive=True))
+        names = sorted(glob.glob(parsed.name, recursive=True))
     else:
-        found = []
+        names = []
         if parsed.kind in (Kind.NAME, Kind.TORCHVISION):
-            found = _matching("torchvision", parsed.name, torchvision.names())
-        if not found and parsed.kind in (Kind.NAME, Kind.TIMM):
-            found = _matching("timm", parsed.name, timm.names(tags="." in parsed.name))
-    if not found:
+            names = _matching("torchvision", parsed.name, torchvision.names())
+        if not names and parsed.kind in (Kind.NAME, Kind.TIMM):
+            names = _matching("timm", parsed.name, timm.names(tags="." in parsed.name))
+    if not names:
         raise ModelNotFoundError(f"nothing matches {spec!r}: see `lipaudit list PATTERN` for the names")
-    return found
+    return names
 
 
 def registry_names() -> dict[str, list[str]]:

@@ -14,10 +14,10 @@ def readable_file(text: str, option: str) -> Path:
     """The path of a file that can be read; ``option`` is the option with its value, for the message."""
     path = Path(text).expanduser()
     try:
-        found = path.is_file() and os.access(path, os.R_OK)
+        readable = path.is_file() and os.access(path, os.R_OK)
     except (OSError, ValueError):  # too long, a null byte
-        found = False
-    if not found:
+        readable = False
+    if not readable:
         raise ReadFileError(option, "there is no file of this name that can be read; check the path")
     return path
 
@@ -33,10 +33,10 @@ def read_tensor(text: str, option: str) -> torch.Tensor:
             import numpy as np
 
             return torch.from_numpy(np.load(path, allow_pickle=False))
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ReadFileError(option, f"no tensor can be read from it ({reason[:200]})") from error
-    if not isinstance(found, torch.Tensor):
-        raise ReadFileError(option, f"it holds {type(found).__name__}, not one tensor")
-    return found.detach()
+    if not isinstance(content, torch.Tensor):
+        raise ReadFileError(option, f"it holds {type(content).__name__}, not one tensor")
+    return content.detach()

@@ -47,12 +47,12 @@ def check_archive(path: Path) -> None:
 def _check_code(path: Path, name: str, code: str) -> None:
     try:
         tree = ast.parse(code)
-        found = next((reason for node in ast.walk(tree) if (reason := _objection(node))), "")
+        objection = next((reason for node in ast.walk(tree) if (reason := _objection(node))), "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        found = "code that cannot be read"
-    if found:
+        objection = "code that cannot be read"
+    if objection:
         raise ModelLoadError(
-            f"{path} is refused, nothing was executed: {name} holds {found}; export the model with torch.export.save"
+            f"{path} is refused, nothing was executed: {name} holds {objection}; export the model with torch.export.save"
         )
 
 

@@ -13,12 +13,12 @@ import pytest
 from lipaudit.cli.audit import audit
 from lipaudit.cli.models_from import read_models
 from lipaudit.errors import ModelNotFoundError, UsageError
-from lipaudit.fleet.request import ModelRequest
+from lipaudit.fleet.model import FleetModel
 
-Read = Callable[[str | bytes], list[ModelRequest]]
+Read = Callable[[str | bytes], list[FleetModel]]
 
 
-def check(request: ModelRequest) -> list[ModelRequest]:
+def check(request: FleetModel) -> list[FleetModel]:
     if request.spec == "none*":
         raise ModelNotFoundError("nothing matches 'none*'")
     if request.options.get("around") and not request.options.get("radius"):
@@ -30,7 +30,7 @@ def check(request: ModelRequest) -> list[ModelRequest]:
 def read(tmp_path: Path) -> Read:
     path = tmp_path / "models.txt"
 
-    def read(text: str | bytes) -> list[ModelRequest]:
+    def read(text: str | bytes) -> list[FleetModel]:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_models(str(path), audit, check)
 

@@ -18,7 +18,7 @@ from lipaudit.errors import OutputError, UsageError
 from lipaudit.fleet import journal as module
 from lipaudit.fleet.entry import DONE, Entry
 from lipaudit.fleet.journal import Journal, opened
-from lipaudit.fleet.request import ModelRequest
+from lipaudit.fleet.model import FleetModel
 from lipaudit.frontends.input_files import file_hashes
 from tests.records import (
     fakes,
@@ -26,14 +26,14 @@ from tests.records import (
 
 SETTINGS = {"tol": 0.001, "weights": None, "input_shape": [3, 8, 8]}
 REPORT = fakes.report().to_dict()
-A, B, C = ModelRequest("a"), ModelRequest("b", {"weights": "random"}), ModelRequest("c\udce9\n<|")
+A, B, C = FleetModel("a"), FleetModel("b", {"weights": "random"}), FleetModel("c\udce9\n<|")
 
 
-def done(request: ModelRequest, **changes: Any) -> Entry:
+def done(request: FleetModel, **changes: Any) -> Entry:
     return Entry(request.spec, request.options, **{"status": DONE, "report": REPORT, **changes})
 
 
-def failed(request: ModelRequest) -> Entry:
+def failed(request: FleetModel) -> Entry:
     return Entry.failed(request.spec, request.options, "too small", 3)
 
 
@@ -77,7 +77,7 @@ def test_what_was_recorded_is_found_again(path: Path) -> None:
         journal.append(done(C))
     with opened(path, SETTINGS) as journal:
         assert [journal.state(request) for request in (A, B, C)] == ["done", "failed", "done"]
-        assert journal.state(ModelRequest("b")) == "new"  # other options
+        assert journal.state(FleetModel("b")) == "new"  # other options
         assert list(journal.entries([C, A])) == [done(C), done(A)]
         assert next(journal.entries([A])).audit_report() == fakes.report()
 
@@ -294,7 +294,7 @@ def test_other_content_or_another_lipaudit_is_audited_again(
 ) -> None:
     model = tmp_path / "net.onnx"
     model.write_bytes(b"one")
-    request = ModelRequest(str(model))
+    request = FleetModel(str(model))
     with opened(path, SETTINGS) as journal:
         journal.append(done(request, files=file_hashes([request.spec])))
     with opened(path, SETTINGS) as journal:

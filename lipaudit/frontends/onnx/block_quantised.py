@@ -67,5 +67,5 @@ def _unpacked(packed: Array, bits: int) -> Array:
     """The unsigned numbers of the last axis, the lowest bits of a byte first."""
     shifts = np.arange(0, 8, bits)
     numbers: Array = (packed[..., None].astype(np.int64) >> shifts) & (2**bits - 1)
-    found: Array = numbers.reshape(*packed.shape[:-1], -1)
-    return found
+    values: Array = numbers.reshape(*packed.shape[:-1], -1)
+    return values

@@ -21,9 +21,9 @@ def einsum(node: NodeView) -> nn.Module:
     equation = node.attr("equation").replace(" ", "")
     terms, target = _subscripts(equation, [len(node.shape(i)) for i in range(len(node.operands))])
     if len(terms) == 2 and node.is_constant(0) != node.is_constant(1):
-        found = _constant_factor(node, terms, target, fixed=0 if node.is_constant(0) else 1)
-        if found is not None:
-            return found
+        factor = _constant_factor(node, terms, target, fixed=0 if node.is_constant(0) else 1)
+        if factor is not None:
+            return factor
     if len(terms) == 1 and sorted(terms[0]) == sorted(target):
         order = [terms[0].index(letter) for letter in target]
         return all_operands(node, lambda x: x.permute(order))

@@ -50,7 +50,7 @@ class GraphInput:
 def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
     """The inputs that are not initialisers. Raises :class:`ModelLoadError` for inputs that are no tensors of numbers."""
     weights = {initializer.name for initializer in model.graph.initializer}
-    found = []
+    inputs = []
     for info in model.graph.input:
         if info.name in weights:
             continue
@@ -67,10 +67,10 @@ def graph_inputs(model: onnx.ModelProto) -> list[GraphInput]:
             d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else (d.dim_param or f"axis{i}")
             for i, d in enumerate(tensor.shape.dim)
         )
-        found.append(GraphInput(info.name, axes, dtype))
-    if not found:
+        inputs.append(GraphInput(info.name, axes, dtype))
+    if not inputs:
         raise ModelLoadError("the ONNX graph has no input: its output is constant")
-    return found
+    return inputs
 
 
 def free_inputs(inputs: list[GraphInput], fixed: Fixed) -> tuple[list[GraphInput], list[GraphInput]]:

@@ -57,12 +57,12 @@ class Room:
                 constants[name] = numpy_helper.from_array(value.constant, name)
         try:
             schema = onnx.defs.get_schema(view.proto.op_type, view.opset, view.proto.domain)
-            found = shape_inference.infer_node_outputs(
+            outputs = shape_inference.infer_node_outputs(
                 schema, view.proto, types, constants, opset_imports=self._imports, ir_version=10
             )
         except Exception:  # no schema, a subgraph, a use that the converter refuses: there is nothing to count
             return 0
-        return sum(map(_announced, found.values())) + _resizing(view, found)
+        return sum(map(_announced, outputs.values())) + _resizing(view, outputs)
 
 
 def _element(value: Value) -> int:
@@ -86,10 +86,10 @@ def _announced(kind: onnx.TypeProto) -> int:
     return math.prod(sizes) * np.dtype(helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)).itemsize
 
 
-def _resizing(view: NodeView, found: Mapping[str, Any]) -> int:
+def _resizing(view: NodeView, outputs: Mapping[str, Any]) -> int:
     """The matrices by which Resize maps its axes, in float64."""
     if view.op not in ("Resize", "Upsample"):
         return 0
-    (kind,) = found.values()
+    (kind,) = outputs.values()
     sizes = [d.dim_value for d in kind.tensor_type.shape.dim]
     return sum(8 * a * b for a, b in zip(view.shape(), sizes, strict=True) if a != b)

@@ -145,8 +145,8 @@ def array_feature_extractor(node: NodeView) -> nn.Module:
     flat = len(node.shape()) == 1
 
     def pick(x: Tensor) -> Tensor:
-        found = x.index_select(-1, positions)
-        return found.reshape(1, -1) if flat else found
+        picked = x.index_select(-1, positions)
+        return picked.reshape(1, -1) if flat else picked
 
     return Apply(pick, [None])
 

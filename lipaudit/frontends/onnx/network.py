@@ -66,8 +66,8 @@ class OnnxNetwork(nn.Module):
             values.update(zip(step.outputs, results, strict=False))
             for name in step.release:
                 values.pop(name, None)
-        found = tuple(values[name] if name in values else getattr(self, name) for name in self.outputs)
-        return found[0] if len(found) == 1 else found
+        outputs = tuple(values[name] if name in values else getattr(self, name) for name in self.outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
 
 
 @dataclass(eq=False)

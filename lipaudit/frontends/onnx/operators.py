@@ -149,8 +149,8 @@ class NodeView:
         """Integers from a constant input or, where it is not given, from an attribute."""
         if self.has(index):
             return [int(i) for i in self.constant(index).reshape(-1)]
-        found = self.attr(attribute) if attribute else None
-        return None if found is None else [int(i) for i in found]
+        integers = self.attr(attribute) if attribute else None
+        return None if integers is None else [int(i) for i in integers]
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
         """The static shape of an input."""

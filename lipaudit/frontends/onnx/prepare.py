@@ -80,12 +80,12 @@ def standard_opset(model: onnx.ModelProto) -> int:
 
 def undeclared_operators(nodes: Iterable[onnx.NodeProto], opset: int) -> list[str]:
     """What nodes use of the standard although the operator set that the file declares does not have it, in words."""
-    found = []
+    problems = []
     for node in nodes:
         if node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type) and not _known(node.op_type, opset):
             name = node.name or node.output[0]
-            found.append(f"its node {name!r} is a {node.op_type}, which the declared opset {opset} does not have")
-    return found
+            problems.append(f"its node {name!r} is a {node.op_type}, which the declared opset {opset} does not have")
+    return problems
 
 
 def _known(operator: str, opset: int) -> bool:

@@ -83,18 +83,18 @@ class _Recurrent(nn.Module):
             shape = (len(self.directions), x.shape[1], self._width)
             states = [x.new_zeros(shape) for _ in range(self._states)]
         if self._lengths is None or len(set(self._lengths)) == 1:
-            found = self._all(x, states, None if self._lengths is None else self._lengths[0])
+            outputs = self._all(x, states, None if self._lengths is None else self._lengths[0])
         else:
             cut = [slice(b, b + 1) for b in range(x.shape[1])]
             parts = [
                 self._all(x[:, s], [state[:, s] for state in states], length)
                 for s, length in zip(cut, self._lengths, strict=True)
             ]
-            found = tuple(torch.cat(column, -2) for column in zip(*parts, strict=True))
+            outputs = tuple(torch.cat(column, -2) for column in zip(*parts, strict=True))
         if self._batch_first:
-            sequence, *last = found
+            sequence, *last = outputs
             return sequence.permute(2, 0, 1, 3), *(state.transpose(0, 1) for state in last)
-        return found
+        return outputs
 
     def _all(self, x: Tensor, states: list[Tensor], length: int | None) -> tuple[Tensor, ...]:
         """The sequence (length, directions, batch, width) and the last states (directions, batch, width)."""
@@ -144,17 +144,17 @@ def _activations(node: NodeView, directions: int) -> list[list[str]]:
     names = [n.decode() if isinstance(n, bytes) else str(n) for n in node.attr("activations", [])]
     known = _ACTIVATIONS[node.op]
     each = len(known[0])
-    found = (
+    parts = (
         [[n.lower() for n in names[d * each : (d + 1) * each]] for d in range(directions)]
         if names
         else [known[0]] * directions
     )
-    if len(names) not in (0, directions * each) or any(part not in known for part in found):
+    if len(names) not in (0, directions * each) or any(part not in known for part in parts):
         usual = " or ".join(", ".join(name.capitalize() for name in names) for names in known)
         node.fail(
             f"the activations {', '.join(names)} are not supported: lipaudit bounds it with {usual} in each direction"
         )
-    return found
+    return parts
 
 
 def _weights(node: NodeView, direction: int) -> list[Tensor]:
@@ -164,8 +164,8 @@ def _weights(node: NodeView, direction: int) -> list[Tensor]:
         parts = tensor.chunk(len(_GATES[node.op]))
         return torch.cat([parts[k] for k in _GATES[node.op]])
 
-    found = [ordered(node.tensor(index)[direction]) for index in (_W, _R)]
-    return found + [ordered(part) for part in node.tensor(_B)[direction].chunk(2)] if node.has(_B) else found
+    weights = [ordered(node.tensor(index)[direction]) for index in (_W, _R)]
+    return weights + [ordered(part) for part in node.tensor(_B)[direction].chunk(2)] if node.has(_B) else weights
 
 
 def _peepholes(node: NodeView, direction: int) -> list[Tensor]:
@@ -204,10 +204,12 @@ def _lengths(node: NodeView, batch_first: bool) -> list[int] | None:
     if not node.has(_LENGTHS):
         return None
     longest = node.shape()[1 if batch_first else 0]
-    found = [int(n) for n in node.constant(_LENGTHS).reshape(-1)]
-    if any(not 1 <= n <= longest for n in found):
-        node.fail(f"sequence_lens holds {min(found)} to {max(found)}, but the sequences have 1 to {longest} entries")
-    return None if set(found) == {longest} else found
+    lengths = [int(n) for n in node.constant(_LENGTHS).reshape(-1)]
+    if any(not 1 <= n <= longest for n in lengths):
+        node.fail(
+            f"sequence_lens holds {min(lengths)} to {max(lengths)}, but the sequences have 1 to {longest} entries"
+        )
+    return None if set(lengths) == {longest} else lengths
 
 
 def _state(node: NodeView, index: int, directions: int, batch_first: bool) -> Tensor | None:

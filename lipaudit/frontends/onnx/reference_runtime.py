@@ -108,15 +108,15 @@ class _NodeByNode:
         reads = [_read_names(node) for node in nodes]
         last = {name: index for index, names in enumerate(reads) for name in names}
         values: dict[str, Any] = {**self._constants, **feeds}
-        found = {name: values[name] for name in wanted if name in values}
+        outputs = {name: values[name] for name in wanted if name in values}
         for index, node in enumerate(nodes):
             results = self._evaluate(index, node, {name: values[name] for name in reads[index] if name in values})
             values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
-            found.update((name, values[name]) for name in node.output if name in wanted)
+            outputs.update((name, values[name]) for name in node.output if name in wanted)
             for name in {*reads[index], *node.output}:
                 if last.get(name, -1) <= index and name not in self._constants:
                     values.pop(name, None)
-        return found
+        return outputs
 
     def _evaluate(self, index: int, node: onnx.NodeProto, values: dict[str, Any]) -> list[Any]:
         constants = {name: value for name, value in values.items() if name in self._constants}

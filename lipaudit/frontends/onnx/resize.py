@@ -120,7 +120,9 @@ def _nearest(node: NodeView, indices: dict[int, Array], shape: tuple[int, ...], 
     rank = len(shape) - 2
     if rank in (1, 2, 3) and min(indices) >= 2:
         for mode in ("nearest", "nearest-exact"):
-            if all(np.array_equal(_torch_indices(shape[a], sizes[a], mode), found) for a, found in indices.items()):
+            if all(
+                np.array_equal(_torch_indices(shape[a], sizes[a], mode), expected) for a, expected in indices.items()
+            ):
                 return first_operand(node, partial(functional.interpolate, size=tuple(sizes[2:]), mode=mode))
     axes = list(indices)
 

@@ -80,20 +80,20 @@ def values_of(
 ) -> dict[str, Any]:
     """The wanted values inside the network, and its outputs by these names: as arrays, or what ``read`` makes of each."""
     read = read or to_numpy
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
 
     def see(step: Step, _module: nn.Module, inputs: Sequence[Any], result: Any) -> Any:
         results = result if isinstance(result, tuple) else (result,)
         named = list(zip(results, step.outputs, strict=False))
         if rounding is not None:
             named = [(t if t is None else rounding.applied(t, name, inputs), name) for t, name in named]
-        found.update((name, read(tensor)) for tensor, name in named if name in wanted and tensor is not None)
+        tensors.update((name, read(tensor)) for tensor, name in named if name in wanted and tensor is not None)
         return tuple(t for t, _ in named) if isinstance(result, tuple) else named[0][0]
 
     with _hooked(module, see), torch.no_grad():
         result = module(*samples)
-    found.update(zip(outputs, map(read, result if isinstance(result, tuple) else (result,)), strict=True))
-    return found
+    tensors.update(zip(outputs, map(read, result if isinstance(result, tuple) else (result,)), strict=True))
+    return tensors
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What is asked of a fleet: models with options of their own, and settings that hold for all of them."""
+"""The models of a fleet, with options of their own."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from lipaudit.auditing.request import AuditOptions, AuditRequest
 
 
 @dataclass(frozen=True)
-class ModelRequest:
+class FleetModel:
     """One model and the keyword options of :func:`lipaudit.audit` that hold for it alone, as JSON has them."""
 
     spec: str
     options: dict[str, Any] = field(default_factory=dict)
 
-    def of(self, options: AuditOptions) -> AuditRequest:
-        """The request of an audit with ``options``, but for those of the model's own."""
+    def request(self, options: AuditOptions) -> AuditRequest:
+        """The model of an audit with ``options``, but for those of the model's own."""
         return options.request(self.spec, **self.options)
 
     @property
     def key(self) -> str:
-        """What tells requests apart.
+        """What tells models apart.
 
-        >>> ModelRequest("a.onnx", {"weights": None, "arch": None}).key
+        >>> FleetModel("a.onnx", {"weights": None, "arch": None}).key
         '["a.onnx", {"arch": null, "weights": null}]'
         """
         return json.dumps([self.spec, self.options], sort_keys=True)
 
 
-def distinct(requests: Iterable[ModelRequest]) -> list[ModelRequest]:
-    """The requests in their order, each once.
+def distinct(models: Iterable[FleetModel]) -> list[FleetModel]:
+    """The models in their order, each once.
 
-    >>> [request.spec for request in distinct([ModelRequest("b"), ModelRequest("a"), ModelRequest("b")])]
+    >>> [model.spec for model in distinct([FleetModel("b"), FleetModel("a"), FleetModel("b")])]
     ['b', 'a']
     """
-    return list({request.key: request for request in requests}.values())
+    return list({model.key: model for model in models}.values())
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:

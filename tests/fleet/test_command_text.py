@@ -8,7 +8,7 @@ import pytest
 
 from lipaudit.cli.audit import audit
 from lipaudit.cli.models_from import _request
-from lipaudit.fleet.typed_command import names, typed
+from lipaudit.fleet.command_text import command_text, names
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from lipaudit.fleet.typed_command import names, typed
 )
 def test_what_was_typed_comes_back(line: str) -> None:
     request = _request(line, audit)
-    again = typed(request.spec, request.options)
+    again = command_text(request.spec, request.options)
     assert _request(again, audit) == request
     assert sorted(shlex.split(again)) == sorted(shlex.split(line))
 
 
 def test_defaults_that_a_line_asks_for_are_said() -> None:
     request = _request('{"model": "net", "weights": null, "structure": false, "domain": null}', audit)
-    assert typed(request.spec, request.options) == "net --domain global (no --weights, --structure)"
+    assert command_text(request.spec, request.options) == "net --domain global (no --weights, --structure)"
 
 
 def test_only_models_that_are_there_twice_have_their_options_in_the_name() -> None:

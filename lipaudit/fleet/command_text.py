@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 
-def typed(spec: str, options: dict[str, Any]) -> str:
+def command_text(spec: str, options: dict[str, Any]) -> str:
     """The model with its own options; in brackets those of the command line that do not hold for it.
 
-    >>> typed("a.onnx", {"domain": "pixels", "mean": [0.5], "input_shape": [3, 32, 32], "weights": None})
+    >>> command_text("a.onnx", {"domain": "pixels", "mean": [0.5], "input_shape": [3, 32, 32], "weights": None})
     'a.onnx --domain pixels --mean 0.5 --input 3x32x32 (no --weights)'
     """
     words, without = [spec], []
@@ -37,7 +37,7 @@ def names(models: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
     ['a', 'b', 'b --structure']
     """
     often = Counter(spec for spec, _ in models)
-    return [typed(spec, options) if often[spec] > 1 and options else spec for spec, options in models]
+    return [command_text(spec, options) if often[spec] > 1 and options else spec for spec, options in models]
 
 
 def _listed(numbers: Iterable[Any], separator: str) -> str:
