@@ -25,6 +25,7 @@ from lipaudit.files import check_writable, write_whole
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.records.report import AuditReport
 from lipaudit.spectral.precompute import Progress
+from lipaudit.training.errors import ChangedWeightsError, NoCheckpointsError
 from lipaudit.training.history import add_line, failure_line, read_lines, report_line
 from lipaudit.training.wrappers import undisturbed, unwrapped
 
@@ -130,10 +131,7 @@ class AuditCheckpoints:
         known = self._prepare(path, weights)
         report = run_audit(self.options.request(network), self.progress)
         if not _is_of(report, weights):  # the audit hashes them when it has ended
-            raise UsageError(
-                "the weights changed while they were audited, by a hook of the network or in its forward pass in evaluation mode: the "
-                "report is of neither; take out what changes them"
-            )
+            raise ChangedWeightsError
         if known is None:
             write_whole(path, report.to_json() + "\n")
         elif (known.model, known.settings) == (report.model, report.settings):
@@ -216,14 +214,10 @@ class AuditCheckpoints:
             return
         savers = list(trainer.checkpoint_callbacks)
         if not savers:
-            raise UsageError(
-                "this Trainer saves no checkpoints, so that none would be audited: AuditCheckpoints(..., at='epoch')"
-            )
+            raise NoCheckpointsError("this Trainer saves no checkpoints")
         if any(getattr(saver, "save_weights_only", False) for saver in savers):
-            raise UsageError(
-                "Lightning tells no callback of checkpoints with weights alone (save_weights_only=True), so that they would not be "
-                "audited: AuditCheckpoints(..., at='epoch'), or save_weights_only=False"
-            )
+            reason = "Lightning tells no callback of checkpoints with weights alone (save_weights_only=True)"
+            raise NoCheckpointsError(reason, "save_weights_only=False")
 
     def on_save_checkpoint(self, trainer: Any, pl_module: nn.Module, _checkpoint: dict[str, Any]) -> None:
         """Lightning is about to write a checkpoint."""
@@ -241,9 +235,7 @@ class AuditCheckpoints:
         """Refuse a training that saves no checkpoint."""
         strategy = getattr(args.save_strategy, "value", args.save_strategy)
         if self.at == "save" and strategy == "no":
-            raise UsageError(
-                "this Trainer saves no checkpoints (save_strategy='no'), so that none would be audited: AuditCheckpoints(..., at='epoch')"
-            )
+            raise NoCheckpointsError("this Trainer saves no checkpoints (save_strategy='no')")
 
     def on_save(self, _args: Any, state: Any, _control: Any, **kwargs: Any) -> None:
         """The Hugging Face Trainer has written a checkpoint."""

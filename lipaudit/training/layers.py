@@ -19,13 +19,19 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from lipaudit.auditing.capture import graph_of, zero_inputs
-from lipaudit.errors import ModelLoadError, UsageError
+from lipaudit.errors import InvalidValueError, ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.linear import CONVOLUTION, DENSE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.table import CONSTANT_SHIFTS, LINEAR_MAPS, PADDING, recognise
 from lipaudit.graph.weights import weights
+from lipaudit.training.errors import (
+    UnmatchedLayerError,
+    UnreadableScaleError,
+    UnreadableWeightError,
+    UnusedPatternError,
+)
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.places import Place, places_of, read
 from lipaudit.training.scales import Scale, Unreadable, Use, find_scales
@@ -79,7 +85,7 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
         ModelLoadError: if it has no weights yet; NonFiniteWeightsError: if they are not finite.
     """
     if not isinstance(model, nn.Module):
-        raise UsageError(f"the model is a network, an nn.Module made by its class, not {str(model)[:80]}")
+        raise InvalidValueError("model", "a network, an nn.Module made by its class", model)
     if not has_values(model) or any(is_lazy(p) for p in model.parameters()):
         raise ModelLoadError("the model has no weights yet (meta device or lazy modules): load them, or run it once")
     layers: dict[object, Layer] = {}
@@ -108,10 +114,10 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
 def folds(batch_norms: BatchNorms) -> bool:
     """Whether ``batch_norms`` asks for the pairs that the audit folds; UsageError for what is neither choice."""
     if batch_norms not in ("fold", "separate"):
-        raise UsageError(
-            f'batch_norms is "fold" (a layer with the scales that the audit folds into its row) or "separate" (the stored weight alone), '
-            f"not {batch_norms!r}"
+        choices = (
+            '"fold" (a layer with the scales that the audit folds into its row) or "separate" (the stored weight alone)'
         )
+        raise InvalidValueError("batch_norms", choices, batch_norms)
     return batch_norms == "fold"
 
 
@@ -131,36 +137,26 @@ def choose(layers: Iterable[Layer], targets: Targets, called: str = "target") ->
             isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf
         ):
             whose = f"the {called} of {pattern}" if isinstance(targets, Mapping) else called
-            raise UsageError(f"{whose} is a number above 0 or None, not {target!r}")
+            raise InvalidValueError(whose, "a number above 0 or None", target)
     chosen, used = [], set()
     for layer in layers:
         matching = [p for p in patterns if fnmatchcase(layer.name, p)]
         if not matching:
-            raise UsageError(f'no {called} is for the layer {layer.name}: add one, or "*": None for all that are left')
+            raise UnmatchedLayerError(layer.name, called)
         used.add(matching[0])
         target = patterns[matching[0]]
         if target is None:
             continue
         if not layer.places:
-            raise UsageError(
-                f"the weight of {layer.name} is computed from parameters, and cannot be read from the model: make the computation a "
-                f'parametrization (torch.nn.utils.parametrize), or leave the layer out with a {called} "{layer.name}": None'
-            )
+            raise UnreadableWeightError(layer.name, called)
         for use in layer.uses:
             for scale in use.scales:
                 if isinstance(scale, Unreadable):
-                    raise UsageError(
-                        f"the audit folds the scale {scale.name} into the row of {layer.name}, and it cannot be read from the model (it is "
-                        "computed from several tensors, or the weight is a symmetric matrix whose sides cannot be told apart): leave the "
-                        f'layer out with a {called} "{layer.name}": None, or take every weight without the scales around it with '
-                        'batch_norms="separate"'
-                    )
+                    raise UnreadableScaleError(scale.name, layer.name, called)
         chosen.append((layer, float(target)))
     idle = [p for p in patterns if p not in used and not (p == "*" and isinstance(targets, Mapping))]
     if idle:
-        raise UsageError(
-            f"no layer has a name like {idle[0]}; the layers are {', '.join(layer.name for layer in layers)}"
-        )
+        raise UnusedPatternError(idle[0], (layer.name for layer in layers))
     if not chosen:
         raise UsageError(f"every layer is left out: give at least one a {called}")
     return chosen
@@ -168,9 +164,8 @@ def choose(layers: Iterable[Layer], targets: Targets, called: str = "target") ->
 
 def _graph(model: nn.Module, input_shape: InputShape) -> Graph:
     if not isinstance(input_shape, Sequence | Mapping) or isinstance(input_shape, str):
-        raise UsageError(
-            f"the shape of an input is C x H x W, a full shape with a batch axis of 1, or one such shape per name, not {input_shape!r}"
-        )
+        shapes = "C x H x W, a full shape with a batch axis of 1, or one such shape per name"
+        raise InvalidValueError("input_shape", shapes, input_shape)
     shapes = input_shape if isinstance(input_shape, Mapping) else {"": input_shape}
     with exit_is_an_error(model):
         loaded = wrap_module(model, {name: tuple(shape) for name, shape in shapes.items()})

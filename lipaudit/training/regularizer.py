@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import InvalidValueError, UsageError
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
@@ -39,10 +39,10 @@ class Schedule:
     last: int = 6
 
     def __post_init__(self) -> None:
-        if self.length < 1 or not 0 <= self.first <= self.last:
-            raise UsageError(
-                f"a schedule has a length of at least 1 and iterations that rise from 0 or more, not {self}"
-            )
+        if self.length < 1:
+            raise InvalidValueError("the length of a schedule", "at least 1", self.length)
+        if not 0 <= self.first <= self.last:
+            raise InvalidValueError("the iterations of a schedule", "0 or more and rising", (self.first, self.last))
 
     def __call__(self, step: int) -> int:
         """The iterations at a step, counted from 0."""
@@ -97,13 +97,11 @@ class LipschitzRegularizer:
         batch_norms: BatchNorms = "fold",
     ) -> None:
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-            raise UsageError(f"every is a whole number of steps from 1 on, not {every!r}")
+            raise InvalidValueError("every", "an integer above 0", every)
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-            raise UsageError(f"the weight of the regularizer is a finite number of 0 or more, not {weight!r}")
+            raise InvalidValueError("weight", "a finite number of 0 or more", weight)
         if not callable(iterations) and (not isinstance(iterations, int) or isinstance(iterations, bool)):
-            raise UsageError(
-                f"iterations are a whole number or a function of the step that gives one, not {iterations!r}"
-            )
+            raise InvalidValueError("iterations", "an integer, or a function of the step that returns one", iterations)
         chosen = choose(find_layers(model, input_shape, folds(batch_norms)), target)
         self.model = model
         self.layers: tuple[Layer, ...] = tuple(layer for layer, _ in chosen)

@@ -31,6 +31,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from lipaudit.errors import UsageError
+from lipaudit.training.errors import CircularRescalingError, FixedBatchNormError, RescaledTwiceError
 from lipaudit.training.geometry import Geometry
 from lipaudit.training.layers import BatchNorms, InputShape, Layer, Targets, choose, find_layers, folds
 from lipaudit.training.norm import OVERSAMPLING, spectral_norm_bound
@@ -199,10 +200,7 @@ def rescale(
     for (path, attribute), _ in divisions:
         held = getattr(model.get_submodule(path), "parametrizations", {})
         if attribute in held and any(isinstance(part, _Division) for part in held[attribute]):
-            raise UsageError(
-                f"{path or attribute} is rescaled already: end that with torch.nn.utils.parametrize.remove_parametrizations first, or give "
-                "it the limit None"
-            )
+            raise RescaledTwiceError(path or attribute)
     _check_order(divisions)
     for (path, attribute), division in divisions:
         parametrize.register_parametrization(model.get_submodule(path), attribute, division)
@@ -222,11 +220,7 @@ def _divisions(
         if (norm := use.norm) is None:
             continue
         if not norm.weight:
-            raise UsageError(
-                f"the audit folds the batch norm {norm.name} into the row of {layer.name}, and it has no weight that could be rescaled: "
-                f'give it one (affine=True), leave the layer out with a limit "{layer.name}": None, or rescale the stored weights alone, '
-                'without a limit for their rows in the audit, with batch_norms="separate"'
-            )
+            raise FixedBatchNormError(norm.name, layer.name)
         holders = {layer.places[0][0]: model.get_submodule(layer.places[0][0]), **_holders(model, [use])}
         for place in norm.weight:
             yield place, NormRescaling(use, layer.places[0], limit, *settings, holders)
@@ -240,11 +234,8 @@ def _check_order(divisions: Sequence[tuple[Place, _Division]]) -> None:
     try:
         order.prepare()
     except CycleError as error:
-        names = ", ".join(".".join(filter(None, place)) for place in dict.fromkeys(error.args[1]))
-        raise UsageError(
-            f"{names}: the rescaled value would depend on itself, because the same module is used in front of a layer and behind one. Give "
-            'a layer of these the limit None, or take every weight without the scales around it with batch_norms="separate"'
-        ) from None
+        places = (".".join(filter(None, place)) for place in dict.fromkeys(error.args[1]))
+        raise CircularRescalingError(places) from None
 
 
 def _holders(model: nn.Module, uses: Iterable[Use]) -> dict[str, nn.Module]:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from lipaudit.errors import UsageError
+from lipaudit.errors import InvalidValueError
+from lipaudit.training.errors import ShardedWeightsError
 
 # classes that hold the network in the attribute ``module``: torch.nn.parallel, Lightning Fabric, DeepSpeed. They are known by name, so
 # that a network's own attribute of that name is not mistaken for the whole, and no package is imported.
@@ -21,17 +22,16 @@ _SHARDED = ("FullyShardedDataParallel", "FSDPModule")
 def unwrapped(model: nn.Module) -> nn.Module:
     """The network inside wrappers for parallel training and ``torch.compile``, in any order.
 
-    Raises :class:`~lipaudit.errors.UsageError` where there is no network, or where its weights are divided among processes: each holds a
-    part, and the bound of a part is none of the whole.
+    Raises :class:`~lipaudit.errors.InvalidValueError` where there is no network, and
+    :class:`~lipaudit.training.errors.ShardedWeightsError` where its weights are divided among processes: each holds a part, and the
+    bound of a part is none of the whole.
 
     >>> net = nn.Linear(2, 2)
     >>> unwrapped(nn.DataParallel(net)) is net
     True
     """
     if not isinstance(model, nn.Module):
-        raise UsageError(
-            f"a checkpoint is audited from the model in training, an nn.Module, not from {type(model).__name__}"
-        )
+        raise InvalidValueError("the model in training", "an nn.Module", model)
     while True:
         names = {cls.__name__ for cls in type(model).__mro__}
         inner = getattr(model, "_orig_mod", None)  # of torch.compile
@@ -47,17 +47,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def _check_whole(model: nn.Module) -> None:
     for module in model.modules():
         if {cls.__name__ for cls in type(module).__mro__}.intersection(_SHARDED):
-            raise UsageError(
-                f"the weights are divided among processes ({type(module).__name__}), so that no process holds the network: audit the "
-                "saved checkpoint after the training instead"
-            )
+            raise ShardedWeightsError(f"the network in {type(module).__name__}")
     for name, parameter in model.named_parameters():
         # a DTensor of torch.distributed has to_local, a parameter that DeepSpeed's ZeRO-3 partitions has ds_id
         if hasattr(parameter, "to_local") or hasattr(parameter, "ds_id"):
-            raise UsageError(
-                f"the weight {name} is divided among processes, so that no process holds the network: audit the saved checkpoint after the "
-                "training instead"
-            )
+            raise ShardedWeightsError(f"the weight {name}")
 
 
 @contextmanager

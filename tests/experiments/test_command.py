@@ -79,7 +79,7 @@ def test_wrong_requests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert main(["reproduce", "nope"]) == 2
     assert "no experiment 'nope'" in capsys.readouterr().err
     assert main(["reproduce", "spectral-table", "--weights", "random"]) == 2
-    assert "reads no weights" in capsys.readouterr().err
+    assert "no weights are read" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["reproduce", "fake", "-o", str(tmp_path / "file")]) == 2
     assert "it is a file" in capsys.readouterr().err

@@ -333,7 +333,7 @@ def test_a_pair_is_rescaled_once() -> None:
 @pytest.mark.parametrize("call", [rescale, LipschitzRegularizer])
 @pytest.mark.parametrize("choice", ["folded", True, None])
 def test_there_are_two_choices(call: Callable[..., Any], choice: Any) -> None:
-    with pytest.raises(UsageError, match=r'batch_norms is "fold" .* or "separate"'):
+    with pytest.raises(UsageError, match=r'batch_norms must be "fold" .* or "separate"'):
         call(network(), (1, 8, 8), batch_norms=choice)
 
 

@@ -147,7 +147,7 @@ def test_targets_that_do_not_fit(net: Small, target: object, message: str) -> No
 
 @pytest.mark.parametrize("model", [Small, "resnet18", None])
 def test_what_is_no_network_is_refused(model: Any) -> None:
-    with pytest.raises(UsageError, match=r"the model is a network, an .* made by its class"):
+    with pytest.raises(UsageError, match=r"model must be a network, an .* made by its class"):
         LipschitzRegularizer(model, (1, 8, 8))
 
 
@@ -345,12 +345,12 @@ def test_between_two_computations_the_pull_ends_at_the_target(net: Small) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"every": 0}, "every is a whole number of steps from 1 on, not 0"),
-        ({"every": 1.5}, "every is"),
-        ({"every": True}, "every is"),
-        ({"weight": float("nan")}, "the weight of the regularizer is a finite number of 0 or more, not nan"),
-        ({"weight": -1}, "the weight"),
-        ({"iterations": 3.0}, "iterations are a whole number or a function of the step that gives one, not 3.0"),
+        ({"every": 0}, "every must be an integer above 0, got 0"),
+        ({"every": 1.5}, "every must be"),
+        ({"every": True}, "every must be"),
+        ({"weight": float("nan")}, "weight must be a finite number of 0 or more, got nan"),
+        ({"weight": -1}, "weight must be"),
+        ({"iterations": 3.0}, "iterations must be an integer, or a function of the step that returns one, got 3.0"),
         ({"target": True}, "a number above 0 or None"),
     ],
 )
@@ -361,7 +361,7 @@ def test_what_means_nothing_is_refused(net: Small, options: dict[str, Any], word
 
 @pytest.mark.parametrize("shape", [8, "1x8x8", None])
 def test_the_shape_of_the_input_is_one(net: Small, shape: Any) -> None:
-    with pytest.raises(UsageError, match="the shape of an input is C x H x W"):
+    with pytest.raises(UsageError, match="input_shape must be C x H x W"):
         LipschitzRegularizer(net, shape)
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import torch
 
-from lipaudit.errors import RegistryError, UsageError
+from lipaudit.errors import InvalidValueError, RegistryError, UnknownChoiceError
 from lipaudit.experiments.harness.result import Result
 
 PAPER_NAME = "Delattre et al. 2023"  # "the paper" in every statement
@@ -34,7 +34,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
-            raise UsageError(f"the seed must be from 0 to 2^63 - 1, not {self.seed}")
+            raise InvalidValueError("the seed", "an integer from 0 to 2^63 − 1", self.seed)
 
     def report(self, done: int, total: int, what: str = "") -> None:
         """Tell the caller how far the experiment is."""
@@ -89,5 +89,5 @@ def find_experiments(names: Sequence[str]) -> tuple[Experiment, ...]:
     """The experiments of those names, each once; a :class:`~lipaudit.errors.UsageError` where one does not exist."""
     for name in names:
         if name not in _EXPERIMENTS:
-            raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(_EXPERIMENTS)}")
+            raise UnknownChoiceError("experiment", name, _EXPERIMENTS)
     return tuple(_EXPERIMENTS[name] for name in dict.fromkeys(names))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lipaudit.device import find_device, full_precision
-from lipaudit.errors import UsageError
+from lipaudit.errors import ConflictError, InvalidValueError, RequirementError
 from lipaudit.experiments.harness.models import check_weights
 from lipaudit.experiments.harness.registry import Experiment, Progress, Request, find_experiments
 from lipaudit.experiments.harness.result import Result
@@ -17,11 +17,11 @@ def choose(names: Sequence[str], weights: str | None, data: Path | None = None) 
     """The experiments of those names; weights or images that none of them reads are refused."""
     chosen = find_experiments(names)
     if weights is not None and not names:
-        raise UsageError("--weights needs the NAME of an experiment that reads them")
+        raise RequirementError("--weights", "the NAME of an experiment", "not every one reads weights")
     if weights is not None and not any(experiment.uses_weights for experiment in chosen):
-        raise UsageError(f"{', '.join(names)} reads no weights: leave out --weights")
+        raise ConflictError("--weights", ", ".join(names), "no weights are read")
     if data is not None and not any(experiment.full_data for experiment in chosen):
-        raise UsageError("--data needs the NAME of an experiment that reads images: regularization")
+        raise RequirementError("--data", "the NAME of an experiment", "only regularization reads images")
     return chosen
 
 
@@ -49,13 +49,11 @@ def check(
 def check_folder(experiment: Experiment, full: bool, data: Path | None) -> None:
     """Images from a folder belong to the paper's sizes."""
     if full and data is None:
-        raise UsageError(f"{experiment.name} --full needs --data DIR, a folder with {experiment.full_data}")
+        raise RequirementError("--full", "--data DIR", f"{experiment.name} then reads {experiment.full_data}")
     if not full and data is not None:
-        raise UsageError(
-            f"--data is for the paper's sizes: add --full, or leave it out and {experiment.name} trains on digits"
-        )
+        raise RequirementError("--data", "--full", f"without it {experiment.name} trains on digits")
     if data is not None and not data.is_dir():
-        raise UsageError(f"--data {data} is no folder; name one with {experiment.full_data}")
+        raise InvalidValueError("--data", f"a folder with {experiment.full_data}", str(data))
 
 
 def run(

@@ -24,9 +24,9 @@ import math
 
 import torch
 
-from lipaudit.errors import MethodError
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.published.errors import TooManyProductsError
 from lipaudit.spectral.published.registry import (
     Method,
     Options,
@@ -75,10 +75,7 @@ def _products(convolution: Convolution, options: Options) -> int:
     most = next((products for products in range(PRODUCTS, 1, -1) if fits(products)), 1)
     asked = count(options, most)
     if asked > most and not fits(asked):
-        raise MethodError(
-            f"delattre2024 with {asked} iterations needs more than {BUDGET} numbers for a kernel of shape "
-            f"{tuple(convolution.kernel.shape)}: take at most {most}"
-        )
+        raise TooManyProductsError(asked, most, BUDGET, tuple(convolution.kernel.shape))
     return asked
 
 

@@ -20,9 +20,10 @@ from typing import TypeAlias
 import torch
 
 from lipaudit.device import full_precision
-from lipaudit.errors import MethodError, RegistryError, UnknownChoiceError, UsageError
+from lipaudit.errors import InvalidValueError, RegistryError, UnknownChoiceError
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.published.errors import PaddingError
 from lipaudit.spectral.rounding import as_float64, log_power_of_two, scale_to_unit
 
 
@@ -39,7 +40,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.dtype not in (torch.float32, torch.float64):
-            raise UsageError(f"published methods compute in float32 or float64, not in {self.dtype}")
+            raise InvalidValueError(
+                "the precision of a published method", "torch.float32 or torch.float64", str(self.dtype)
+            )
 
 
 MethodFunction: TypeAlias = Callable[[Convolution, Options], Bracket]
@@ -134,7 +137,7 @@ def count(options: Options, default: int) -> int:
     """The number of iterations or samples: the options', or the method's own."""
     number = default if options.iterations is None else options.iterations
     if number < 1:
-        raise UsageError(f"a method needs at least one iteration or sample, not {number}")
+        raise InvalidValueError("the number of iterations or samples", "at least 1", number)
     return number
 
 
@@ -168,6 +171,4 @@ def bounded_by_grid(convolution: Convolution) -> bool:
 def refuse_copied_borders(convolution: Convolution, method: str) -> None:
     """Refuse reflect and replicate padding, for which most published methods are not defined."""
     if convolution.padding_mode in ("reflect", "replicate"):
-        raise MethodError(
-            f"{method} is not defined for {convolution.padding_mode} padding; choose ryu2019, farnia2019, gouk2021 or gram"
-        )
+        raise PaddingError(method, convolution.padding_mode)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 
-from lipaudit.errors import MethodError
+from lipaudit.spectral.published.errors import TooFewSamplesError
 
 
 def oversampling_factor(kernel_size: tuple[int, ...], samples: tuple[int, ...]) -> float:
@@ -29,15 +29,12 @@ def oversampling_factor(kernel_size: tuple[int, ...], samples: tuple[int, ...]) 
     1.0
 
     Raises:
-        MethodError: if an axis has too few samples for any bound, alpha >= 1.
+        TooFewSamplesError: if an axis has too few samples for any bound, alpha >= 1.
     """
     factor = 1.0
     for taps, points in zip(kernel_size, samples, strict=True):
         alpha = 2 * (taps // 2) / points
         if alpha >= 1:
-            raise MethodError(
-                f"{points} samples per axis give no bound for a kernel of {taps} taps: "
-                f"take at least {2 * (taps // 2) + 1}"
-            )
+            raise TooFewSamplesError(points, taps)
         factor /= math.sqrt(1 - alpha)
     return factor

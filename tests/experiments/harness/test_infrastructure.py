@@ -147,7 +147,7 @@ def test_the_eight_experiments_are_listed_with_both_sizes() -> None:
 
 
 def test_unknown_and_repeated_names() -> None:
-    with pytest.raises(UsageError, match=r"no experiment 'nope'; choose from convergence, .*memory-table"):
+    with pytest.raises(UsageError, match=r"no experiment 'nope': choose one of convergence, .*memory-table"):
         find_experiments(["convergence", "nope"])
     assert [e.name for e in find_experiments(["memory-table", "convergence", "memory-table"])] == [
         "memory-table",
@@ -158,7 +158,7 @@ def test_unknown_and_repeated_names() -> None:
 
 
 def test_weights_for_experiments_without_weights_are_refused() -> None:
-    with pytest.raises(UsageError, match="reads no weights"):
+    with pytest.raises(UsageError, match="no weights are read"):
         choose(["convergence"], "random")
     with pytest.raises(UsageError, match="NAME"):
         choose([], "random")

@@ -102,7 +102,7 @@ def test_weights_that_are_not_finite() -> None:
 
 @pytest.mark.parametrize("method", [m for m in all_methods() if m.iterations is not None], ids=lambda m: m.name)
 def test_no_iterations_at_all_are_refused(method: Method) -> None:
-    with pytest.raises(UsageError, match="at least one iteration or sample, not 0"):
+    with pytest.raises(UsageError, match="iterations or samples must be at least 1, got 0"):
         measure(method, Geometry((2, 3), (3, 3), (5, 5)).convolution(), Options(iterations=0))
     explicit = measure(method, Geometry((2, 3), (3, 3), (5, 5)).convolution(), Options(iterations=method.iterations))
     assert explicit == measure(method, Geometry((2, 3), (3, 3), (5, 5)).convolution())
