@@ -78,6 +78,8 @@ def _show(value: Any) -> str:
         return "x" + "x".join(map(str, value.shape))
     if isinstance(value, torch.Tensor):
         return "c" + "x".join(map(str, value.shape))
+    if isinstance(value, torch.Generator):  # its own text has an address, and every process must name a test alike
+        return "generator"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_show, value)) + "]"
     return str(value)
