@@ -49,7 +49,9 @@ class Column:
         if self.numeric:
             return grid.Column(heading, numeric=True)
         first = self.key == "layer"
-        return grid.Column(heading, cut="middle" if first else "end", floor=self.floor, repeated=first)
+        return grid.Column(
+            heading, cut="middle" if first else "end", floor=self.floor, order=0 if first else 1, repeated=first
+        )
 
 
 def _upper(layer: LayerRecord) -> str:

@@ -9,6 +9,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Sequence
+from os.path import commonprefix
 from typing import Any
 
 from lipaudit.escaping import printable
@@ -19,16 +20,22 @@ from lipaudit.formats.layout import Layout
 from lipaudit.formats.options import Audits, Options
 from lipaudit.records.groups import Group, Row, group_by_path, group_repeated, is_chain, layers_of, name_of
 from lipaudit.records.report import AuditReport
+from lipaudit.records.stretching import stretching
 from lipaudit.text.answer import answer, meaning, one_line, short_title
+from lipaudit.text.figures import factor_text, group_factor_text
 from lipaudit.text.lines import LABEL, labelled, wrapped
 from lipaudit.text.next_steps import NextStep, next_steps
+from lipaudit.text.numbers import share_text
+from lipaudit.text.shorten import shorten_paths
 from lipaudit.text.summary import missing, remarks, sections, warning
 
 NO_ROWS = "No operation of this network can stretch a perturbation."
 _FEWEST_ROWS = 3  # rows that are shown however small the screen is
 _ROWS_OF_NO_SCREEN = 20  # where the height is not known and not every row is asked for
 _BAR = 12  # characters of the longest bar
-_DROPPED_FIRST = ("tightness", "op", "geometry", "input")  # of a verbose table that is too wide
+_LEAST_BAR = 4  # a shorter longest bar shows nothing
+_OP = 12  # characters of an operation's name that a bar leaves
+_MOST_COSTLY = 3  # single rows that are named below groups
 
 
 def render(report: AuditReport, layout: Layout | None = None) -> str:
@@ -36,9 +43,16 @@ def render(report: AuditReport, layout: Layout | None = None) -> str:
     layout = layout or Layout()
     if layout.quiet:
         return one_line(report)
-    above = _above(report, layout)
-    below = _verbose_sections(report, layout) if layout.verbose else _below(report, layout)
+    above, below = _above(report, layout), _below(report, layout)
     room = None if layout.height is None else layout.height - len(above) - len(below) - 5
+    if layout.verbose:
+        below = _verbose_sections(report, layout)
+    elif (room is None or room > _FEWEST_ROWS) and any(
+        isinstance(row, Group) for row in chosen_rows(report, layout, room)
+    ):
+        costly = _costly_rows(report, layout.width)
+        room = None if room is None else room - len(costly)
+        below = costly + below
     return "\n".join([*above, "", *_rows(report, layout, room), *([""] if below else []), *below]).rstrip("\n")
 
 
@@ -71,6 +85,26 @@ def _below(report: AuditReport, layout: Layout) -> list[str]:
     return lines + _next(next_steps(report), layout)
 
 
+def _costly_rows(report: AuditReport, width: int) -> list[str]:
+    """One line that names the single rows that stretch most, for a table of groups; none where no row stretches."""
+    costly = stretching(report)[:_MOST_COSTLY]
+    if not costly:
+        return []
+    shared = any(layer.share for layer in costly)
+    figures = [share_text(layer.share or 0.0) if shared else factor_text(layer) for layer in costly]
+    names = [printable(layer.name) for layer in costly]
+    room = width - LABEL - sum(map(len, figures)) - len(figures) - 2 * (len(figures) - 1)
+    if sum(map(len, names)) > room:  # what they have in common tells none of them
+        common = re.sub("[^./]*$", "", commonprefix(names))  # noqa: RUF071  # cut to components
+        names = ["…" + name.removeprefix(common) if len(common) > 1 else name for name in names]
+    longest = max(map(len, names))
+    while longest > room // len(names) and sum(min(len(name), longest) for name in names) > room:
+        longest -= 1
+    short = shorten_paths(names, longest)
+    text = ", ".join(f"{name} {figure}" for name, figure in zip(short, figures, strict=True))
+    return [("Costs most" if shared else "Largest").ljust(LABEL) + text]
+
+
 def _verbose_sections(report: AuditReport, layout: Layout) -> list[str]:
     lines: list[str] = []
     for section in sections(report):
@@ -90,6 +124,10 @@ def _next(steps: Sequence[NextStep], layout: Layout) -> list[str]:
         lines = [f"{c.ljust(longest)}   {step.why}" for c, step in zip(commands, steps, strict=True)]
         if max(map(len, lines), default=0) + LABEL <= layout.width:
             break
+    else:
+        room = layout.width - LABEL
+        parts = [part for command, step in zip(commands, steps, strict=True) for part in (command, step.why)]
+        lines = [line for part in parts for line in textwrap.wrap(part, room, break_on_hyphens=False)]
     return [label.ljust(LABEL) + line for label, line in zip(("Next", *[""] * len(lines)), lines, strict=False)]
 
 
@@ -151,6 +189,7 @@ _ORDERED = {
     "depth": "in the order of computation",
     "name": "by name",
 }
+_BRIEFLY = {"share": "by share", "factor": "by factor", "depth": "in order", "name": "by name"}
 
 
 def _heading(shown: int, all_rows: int, order: str, rows: Sequence[Row]) -> str:
@@ -160,9 +199,14 @@ def _heading(shown: int, all_rows: int, order: str, rows: Sequence[Row]) -> str:
     count = f"All {all_rows} rows" if shown == all_rows else f"{shown} of {all_rows} rows"
     if all_rows == 1:
         count = "The only row"
-    together = ", equal ones together" if any(isinstance(row, Group) and row.repeated for row in rows) else ""
-    more = "" if shown == all_rows and not together else " (--all: every row)"
-    return f"{count}{together}, {_ORDERED[order]}{more}"
+    groups = [row for row in rows if isinstance(row, Group)]
+    if groups:
+        largest = any(group_factor_text(group).startswith("max ") for group in groups)
+        return (
+            f"{count}, grouped, {_BRIEFLY[order]}{'; max = largest of the group' if largest else ''} (--all: each row)"
+        )
+    more = "" if shown == all_rows else " (--all: every row)"
+    return f"{count}, {_ORDERED[order]}{more}"
 
 
 def _grid(rows: Sequence[Row], layout: Layout) -> Grid:
@@ -170,9 +214,20 @@ def _grid(rows: Sequence[Row], layout: Layout) -> Grid:
     table = rows_grid(rows, keys)
     if not layout.bars or layout.columns is not None or "share" not in keys:
         return table
+    longest = min(_BAR, layout.width - _width_beside_bars(table) - GAP)
+    if longest < _LEAST_BAR:
+        return table
     largest = max((abs(row.share or 0.0) for row in rows), default=0.0)
-    bars = ["█" * round(_BAR * max(row.share or 0.0, 0.0) / largest) if largest else "" for row in rows]
+    bars = ["█" * round(longest * max(row.share or 0.0, 0.0) / largest) if largest else "" for row in rows]
     return Grid((*table.columns, Column("")), tuple((*cells, bar) for cells, bar in zip(table.rows, bars, strict=True)))
+
+
+def _width_beside_bars(table: Grid) -> int:
+    """What the table takes with whole names; an operation's name gives way to bars, down to some characters."""
+    ops = [
+        [column.text(row[i]) for row in table.rows] for i, column in enumerate(table.columns) if column.heading == "op"
+    ]
+    return table.natural_width() - sum(max(0, max(map(len, texts), default=0) - _OP) for texts in ops)
 
 
 def _table_width(layout: Layout) -> int | None:
@@ -181,7 +236,7 @@ def _table_width(layout: Layout) -> int | None:
 
 
 def _columns(rows: Sequence[Row], layout: Layout) -> tuple[str, ...]:
-    """The columns that are chosen for the reader: those with something to say, as many as fit beside each other."""
+    """The columns that are chosen for the reader: those with something to say; notes where there is room for them."""
     if not layout.verbose:
         return filled(FIRST_COLUMNS, rows)
     keys = default_columns(rows)
@@ -189,10 +244,6 @@ def _columns(rows: Sequence[Row], layout: Layout) -> tuple[str, ...]:
     room = math.inf if width is None else width - rows_grid(rows, keys).natural_width() - GAP
     if room >= COLUMNS["note"].floor and any(COLUMNS["note"].text(row) for row in rows):
         return (*keys, "note")
-    for key in _DROPPED_FIRST:
-        if width is None or rows_grid(rows, keys).least_width() <= width:
-            break
-        keys = tuple(k for k in keys if k != key)
     return keys
 
 

@@ -41,7 +41,7 @@ def _steps(report: AuditReport) -> Iterable[NextStep]:
     if other is not None:
         yield NextStep("the rows of that bound", f"--domain {other.domain}")
     elif may_be_finite_on_images(report):
-        yield NextStep("if it reads images with pixels in [0, 1]", "--domain pixels --mean 0 --std 1")
+        yield NextStep("if it reads pixels in [0, 1]", "--domain pixels --mean 0 --std 1")
     if network.status != "finite":
         yield NextStep("why, and what to do", type="lipaudit explain status")
         return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 ELLIPSIS = "…"
 
@@ -20,24 +21,27 @@ def shorten_end(text: str, width: int) -> str:
 def shorten_paths(paths: Sequence[str], width: int) -> list[str]:
     """Each path within ``width`` characters; different paths stay different.
 
-    The cut is in the middle: a third of the room goes to the beginning, the rest to the end. Where this makes two paths
-    equal, other divisions are tried, first one for all paths, then one for each that no other path begins and ends like; where
-    there is none, the paths are numbered.
+    The cut is in the middle: as many of the last components as fit stay whole, and what is left goes to the beginning. Where this
+    makes two paths equal, or nothing fits, a third of the room goes to the beginning; then other divisions are tried: first one
+    for all paths, then one for each that no other path begins and ends like. Where there is none, the paths are numbered.
 
+    >>> shorten_paths(["/blocks/blocks.0/norm1/LayerNormalization", "/blocks/blocks.0/norm2/LayerNormalization"], 28)
+    ['….0/norm1/LayerNormalization', '….0/norm2/LayerNormalization']
     >>> shorten_paths(["features.denseblock1.denselayer1.conv1", "features.denseblock2.denselayer1.conv1"], 24)
     ['feat…1.denselayer1.conv1', 'feat…2.denselayer1.conv1']
     """
     different = list(dict.fromkeys(paths))
     third = (width - 1) // 3
-    heads = sorted(range(width), key=lambda h: abs(h - third))
-    for head in heads:
-        if len({_middle(path, width, head) for path in different}) == len(different):
-            return [_middle(path, width, head) for path in paths]
-    counts = {head: Counter(_middle(path, width, head) for path in different) for head in heads}
+    cuts: list[Callable[[str], str]] = [partial(_before_components, width=width)]
+    cuts += [partial(_middle, width=width, head=head) for head in sorted(range(width), key=lambda h: abs(h - third))]
+    for cut in cuts:
+        if len(set(map(cut, different))) == len(different):
+            return [cut(path) for path in paths]
+    counts = [(cut, Counter(map(cut, different))) for cut in cuts]
     short: dict[str, str] = {}
     for number, path in enumerate(different, start=1):
-        cuts = (_middle(path, width, head) for head in heads if counts[head][_middle(path, width, head)] == 1)
-        short[path] = next(cuts, _numbered(path, width, number))
+        unique = (cut(path) for cut, count in counts if count[cut(path)] == 1)
+        short[path] = next(unique, _numbered(path, width, number))
     if len(set(short.values())) < len(different):
         short = {path: _numbered(path, width, number) for number, path in enumerate(different, start=1)}
     return [short[path] for path in paths]
@@ -50,6 +54,13 @@ def _middle(path: str, width: int, head: int) -> str:
     return path[:head] + ELLIPSIS + (path[-tail:] if tail else "")
 
 
+def _before_components(path: str, width: int) -> str:
+    """A path cut in front of its last components, as many as fit; with a third for the beginning where none fits."""
+    tails = (len(path) - i for i, character in enumerate(path) if character in "./" and len(path) - i < width)
+    tail = next(tails, None)
+    return _middle(path, width, (width - 1) // 3 if tail is None else width - 1 - tail)
+
+
 def _numbered(path: str, width: int, number: int) -> str:
-    mark = f"~{number}"
+    mark = f"({number})"
     return shorten_end(path, width - len(mark)) + mark

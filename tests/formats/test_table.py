@@ -197,9 +197,24 @@ def test_equal_layers_stand_together_and_what_is_hidden_is_said() -> None:
     assert column(text, "layer")[:3] == ["blocks.[0-11].norm1 ×12", "blocks.[0-11].norm2 ×12", "blocks.[0-11].attn ×12"]
     assert column(text, "factor")[0] == "max 1000"
     shown = sum(len(layers_of(row)) for row in table.chosen_rows(vision_transformer(), Layout(top=3)))
-    assert f"{shown} of 97 rows, equal ones together, the largest share first (--all: every row)" in table.render(
-        vision_transformer(), Layout(top=3)
-    )
+    screen = table.render(vision_transformer(), Layout(top=3))
+    assert f"{shown} of 97 rows, grouped, by share; max = largest of the group (--all: each row)" in screen
+
+
+def test_single_rows_are_named_below_groups() -> None:
+    text = table.render(vision_transformer())
+    (line,) = [line for line in text.splitlines() if line.startswith("Costs most")]
+    names = re.findall(r"(\S+) [0-9.]+%", line)
+    assert len(set(names)) == 3
+    assert set(names) <= {row.name for row in vision_transformer().layers}
+    assert "Costs most" not in table.render(sample(), Layout(height=40))
+
+
+def test_verbose_has_at_least_the_rows_of_the_first_screen_and_every_column() -> None:
+    brief, verbose = (table.render(sample(), Layout(verbose=verbose)) for verbose in (False, True))
+    assert len(column(verbose, "layer")) >= len(column(brief, "layer"))
+    headings = {"op", "weight", "input", "lower", "upper", "tightness", "share"}
+    assert headings <= set(verbose.split("\nResult")[0].split())
 
 
 def test_rows_that_fit_are_all_there_one_by_one() -> None:

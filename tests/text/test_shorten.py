@@ -23,8 +23,8 @@ def test_paths_that_fit_stay_as_they_are() -> None:
 
 def test_beginning_and_end_of_a_path_are_kept() -> None:
     (short,) = shorten_paths(["features.denseblock1.denselayer1.conv1"], 20)
-    assert short.startswith("featur")
-    assert short.endswith("layer1.conv1")
+    assert short.startswith("f")
+    assert short.endswith(".denselayer1.conv1")
     assert ELLIPSIS in short
 
 
@@ -32,7 +32,16 @@ def test_paths_that_no_cut_keeps_apart_are_numbered() -> None:
     paths = [f"{'a' * 20}.{left}.{'b' * 20}.{right}.{'c' * 20}" for left in "01" for right in "01"]
     short = shorten_paths(paths, 12)
     assert len(set(short)) == 4
-    assert [text[-2:] for text in short] == ["~1", "~2", "~3", "~4"]
+    assert [text[-4:] for text in short] == ["…(1)", "…(2)", "…(3)", "…(4)"]
+
+
+def test_the_last_components_of_a_path_stay_whole() -> None:
+    paths = [f"/blocks/blocks.[0-2]/{part}/LayerNormalization ×3" for part in ("norm1", "norm2")]
+    for width in (29, 35, 48):
+        assert [text[text.rindex("/norm") :] for text in shorten_paths(paths, width)] == [
+            "/norm1/LayerNormalization ×3",
+            "/norm2/LayerNormalization ×3",
+        ]
 
 
 def test_shortened_end_shows_that_something_is_missing() -> None:
