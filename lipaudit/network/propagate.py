@@ -91,7 +91,7 @@ def propagate(
             effects[node.name] = _resolved(effects[node.name], node, extents, behind)
             if behind or effects[node.name].rigor is Rigor.ESTIMATE:
                 estimated.add(node.name)
-            value = _combine(effects[node.name], node, values)
+            value = combine(effects[node.name], node, values)
             together = _from_parts(effects[node.name], node, parts)
             if _smaller(value, together) is not value:
                 value = together
@@ -143,7 +143,8 @@ def _worst(statuses: list[Status]) -> Status:
     return Status.FINITE
 
 
-def _combine(effect: Effect, node: Node, values: Mapping[str, Value]) -> Value:
+def combine(effect: Effect, node: Node, values: Mapping[str, Value]) -> Value:
+    """The product rule at one node: what its effect makes of the constants of the nodes that it reads."""
     before = [values[ref.name] for ref in node.refs]
     if effect.status is Status.FINITE:
         # an input that the operation does not read (factor 0: shapes, types) cannot spoil it; an estimate of 0 reads it
@@ -181,7 +182,7 @@ def _from_parts(effect: Effect, node: Node, parts: list[dict[str, Value]]) -> Va
     """The root of the sum of squares of the constants in disjoint parts of the input; known for what only selects entries."""
     for part in parts:
         if node.name not in part:
-            part[node.name] = _combine(effect, node, part)
+            part[node.name] = combine(effect, node, part)
     return join_outputs([part[node.name] for part in parts]) if parts else Value(Status.UNSUPPORTED)
 
 

@@ -1,0 +1,1 @@
+"""Quadratic forms carried backwards: bounds of a whole network that its layers share (docs/tightening.md)."""

@@ -1,0 +1,141 @@
+"""The bound of a network by quadratic forms: planned, searched for within a budget of work, and proved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from lipaudit.network.forms.chain import Chain
+from lipaudit.network.forms.elimination import InfeasibleError
+from lipaudit.network.forms.plan import Limits, cost, plan
+from lipaudit.network.forms.program import NoProgramError, program_of
+from lipaudit.network.forms.search import minimise
+from lipaudit.network.forms.segment import Segment
+from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem, Result
+from lipaudit.network.propagate import Value
+from lipaudit.rules.rule import Status
+from lipaudit.spectral.bracket import Rigor
+
+NAME = "forms"
+
+# How closely the smoothed largest eigenvalue follows the largest one: the stages of the search.
+_SHARPNESS = (10.0, 40.0, 160.0, 640.0)
+_MOST_EVALUATIONS = 400
+# What multipliers are raised by, one after the other, where those that were found prove nothing or little.
+_RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
+# A proof costs about as much as so many evaluations.
+_PROOF = 4.0
+
+
+@dataclass(frozen=True)
+class Tightened:
+    """A proved bound by forms: the chain, the logarithms of its multipliers and metrics, and log L."""
+
+    chain: Chain
+    logs: torch.Tensor
+    log_upper: float
+    terms: tuple[float, ...]
+    evaluations: int
+
+
+def quadratic_forms(problem: Problem) -> Result:
+    """The least product of the segments' factors that was found and proved within ``problem.work`` operations."""
+    if problem.propagation.network.status is not Status.FINITE:
+        return NotApplicable(NAME, "the product rule has no finite bound to start from")
+    if not problem.norms.weights_known:
+        return NotApplicable(NAME, "the weights are not known")
+    if problem.work <= 0:
+        return NotApplicable(NAME, "no work is allowed beyond the product rule")
+    try:
+        program = program_of(problem.graph, problem.propagation)
+        chain = plan(program, problem.propagation, limits_for(problem.work))
+        if chain is None:
+            return NotApplicable(NAME, "no part of the network has forms of the size that the work allows")
+        tightened = tighten(chain, problem.work)
+    except (NoProgramError, InfeasibleError) as reason:
+        return NotApplicable(NAME, str(reason))
+    rigor = (
+        Rigor.NUMERICAL
+        if program.numerical or problem.propagation.network.rigor is Rigor.NUMERICAL
+        else Rigor.CERTIFIED
+    )
+    value = Value(Status.FINITE, tightened.log_upper, rigor)
+    outputs = {
+        name: value if value.log_upper < each.log_upper else each for name, each in problem.propagation.outputs.items()
+    }
+    return NetworkBound(NAME, value, outputs, note=f"{len(chain.parts)} segments, {chain.unknowns} multipliers")
+
+
+def limits_for(work: float) -> Limits:
+    """The sizes of forms for which at least a start and its proof fit into an amount of work."""
+    return Limits(entries=int((work / 60) ** (1 / 3)), positions=512, work=work / (2 * _PROOF))
+
+
+def tighten(chain: Chain, work: float) -> Tightened:
+    """Search from the better of the starts, then prove what was found.
+
+    Raises:
+        InfeasibleError: if no start is feasible, or nothing can be proved.
+    """
+    each = sum(cost(part.program, part.space) for part in chain.parts if isinstance(part, Segment))
+    allowed = int(max(work / max(each, 1.0) - 2 * _PROOF, 0))
+    logs, used = _start(chain, allowed)
+    remaining = min(max(allowed - used, 0), _MOST_EVALUATIONS)
+    for sharpness in _SHARPNESS:
+        share = remaining // len(_SHARPNESS)
+        if not chain.unknowns or share < 2:
+            break
+
+        def objective(x: torch.Tensor, sharpness: float = sharpness) -> tuple[float, torch.Tensor] | None:
+            try:
+                return chain.value(x, sharpness)
+            except InfeasibleError:
+                return None
+
+        logs, _, spent = minimise(objective, logs, share)
+        used += spent
+    return _proved(chain, logs, used)
+
+
+def _start(chain: Chain, allowed: int) -> tuple[torch.Tensor, int]:
+    found: tuple[float, torch.Tensor] | None = None
+    for how in ("norm", "perron")[: 1 if allowed < 12 else 2]:
+        try:
+            logs = chain.start(how)
+            value, _ = chain.value(logs, math.inf)
+        except InfeasibleError:
+            continue
+        if found is None or value < found[0]:
+            found = value, logs
+    if found is None:
+        raise InfeasibleError("no multipliers were found that prove anything")
+    return found[1], 4
+
+
+def _proved(chain: Chain, logs: torch.Tensor, used: int) -> Tightened:
+    found: Tightened | None = None
+    for raised in _raised(chain, logs):
+        try:
+            log_upper, terms = chain.certified(raised)
+        except InfeasibleError:
+            continue
+        if found is None or log_upper < found.log_upper:
+            found = Tightened(chain, raised, log_upper, tuple(terms), used)
+        value, _ = chain.value(raised, math.inf)
+        if log_upper <= value / 2 + 2.0**-30:
+            break
+    if found is None:
+        raise InfeasibleError("the multipliers that were found cannot be proved")
+    return found
+
+
+def _raised(chain: Chain, logs: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The multipliers as they are, then all of them a little larger; the metrics stay."""
+    mask = torch.ones_like(logs)
+    for place in chain.places.values():
+        mask[place] = 0.0
+    for amount in _RAISED:
+        yield logs + amount * mask

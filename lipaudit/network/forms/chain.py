@@ -1,0 +1,145 @@
+"""A network as a chain of segments with free metrics at the cuts between them: L^2 <= product of the segments' t."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from lipaudit.network.forms.certify import certified_factor
+from lipaudit.network.forms.multipliers import perron_weights
+from lipaudit.network.forms.segment import Segment
+from lipaudit.network.forms.spaces import channels
+from lipaudit.network.forms.steps import Tensor
+from lipaudit.spectral.bracket import round_up
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A part of a network of which only its constant is used: |dy| <= exp(log_constant) |dx|."""
+
+    output: Tensor
+    source: Tensor
+    log_constant: float
+
+
+@dataclass(eq=False)
+class Chain:
+    """Segments from the network's inputs to its outputs, and where their unknowns stand in one vector of logarithms.
+
+    The metric at a cut has one weight per channel, or per entry of a tensor without pixels; at the network's inputs and outputs it is 1.
+    """
+
+    parts: list[Segment | Scalar]
+    places: dict[str, slice] = field(default_factory=dict)
+    unknowns: int = 0
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if isinstance(part, Segment):
+                self.unknowns = part.number(self.unknowns)
+        for part in self.parts[1:]:
+            (cut,) = _sources(part)
+            self.places[cut.name] = slice(self.unknowns, self.unknowns + channels(cut))
+            self.unknowns = self.places[cut.name].stop
+
+    def start(self, how: str) -> torch.Tensor:
+        """Feasible multipliers and metrics, from the outputs to the inputs.
+
+        Raises:
+            InfeasibleError: if there are none.
+        """
+        logs = torch.zeros(self.unknowns, dtype=torch.float64)
+        for part in reversed(self.parts):
+            if isinstance(part, Scalar):
+                continue  # its metric stays 1
+            form = part.start(logs, self._metrics(part.program.outputs, logs), how)
+            (source, *others) = part.program.inputs
+            if how == "perron" and not others and source.name in self.places:
+                own = _by_channel(form, part, source)
+                logs[self.places[source.name]] = perron_weights(own, own.shape[-1], channels(source)).log()
+        return logs
+
+    def value(self, logs: torch.Tensor, sharpness: float) -> tuple[float, torch.Tensor]:
+        """log of the bound of L^2, smoothed, and its gradient; for an infinite sharpness the bound itself, and zeros.
+
+        Raises:
+            InfeasibleError: if the multipliers of a segment prove nothing.
+        """
+        slope = torch.zeros_like(logs)
+        terms = []
+        for part in self.parts:
+            if isinstance(part, Scalar):
+                term, moves = self._scalar(part, logs, sharpness)
+            else:
+                outer = self._metrics(part.program.outputs, logs)
+                inner = self._metrics(part.program.inputs, logs)
+                term, own, out, into = part.value(logs, outer, inner, sharpness)
+                slope += own
+                moves = [*out.items(), *into.items()]
+            terms.append(term)
+            for name, derivative in moves:
+                if name in self.places:
+                    slope[self.places[name]] += derivative
+        return math.fsum(terms), slope
+
+    def _scalar(
+        self, part: Scalar, logs: torch.Tensor, sharpness: float
+    ) -> tuple[float, list[tuple[str, torch.Tensor]]]:
+        """log t = 2 log c + log max q - log min p."""
+        outer, inner = (self._logs(tensor, logs) for tensor in (part.output, part.source))
+        if math.isinf(sharpness):
+            return 2 * part.log_constant + float(outer.max()) - float(inner.min()), []
+        smooth = torch.logsumexp(sharpness * outer, 0) + torch.logsumexp(-sharpness * inner, 0)
+        return 2 * part.log_constant + float(smooth) / sharpness, [
+            (part.output.name, torch.softmax(sharpness * outer, 0)),
+            (part.source.name, -torch.softmax(-sharpness * inner, 0)),
+        ]
+
+    def _logs(self, tensor: Tensor, logs: torch.Tensor) -> torch.Tensor:
+        place = self.places.get(tensor.name)
+        return torch.zeros(channels(tensor), dtype=torch.float64) if place is None else logs[place]
+
+    def _metrics(self, tensors: Sequence[Tensor], logs: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {tensor.name: self._logs(tensor, logs).exp() for tensor in tensors}
+
+    def certified(self, logs: torch.Tensor) -> tuple[float, list[float]]:
+        """A proved upper bound of log L, and of the square root's logarithm of every part's t.
+
+        Raises:
+            InfeasibleError: if the multipliers of a segment prove nothing.
+        """
+        terms = []
+        for part in self.parts:
+            if isinstance(part, Scalar):
+                outer, inner = (self._logs(tensor, logs).exp() for tensor in (part.output, part.source))
+                ratio = float(outer.max()) / float(inner.min())
+                terms.append(part.log_constant + round_up(math.log(ratio) / 2, 8))
+                continue
+            multipliers = {name: logs[place].exp() for name, place in part.places.items()}
+            metrics = (self._metrics(tensors, logs) for tensors in (part.program.outputs, part.program.inputs))
+            terms.append(round_up(math.log(certified_factor(part.program, part.space, multipliers, *metrics)) / 2, 8))
+        return round_up(math.fsum(terms), 4), terms
+
+    def named(self, logs: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """Multipliers by the names of the constraints' outputs, metrics by the names of the tensors at the cuts, with "metric " before them."""
+        found = {f"metric {name}": logs[place].exp() for name, place in self.places.items()}
+        for part in self.parts:
+            if isinstance(part, Segment):
+                found.update({name: logs[place].exp() for name, place in part.places.items()})
+        return found
+
+
+def _sources(part: Segment | Scalar) -> tuple[Tensor, ...]:
+    return (part.source,) if isinstance(part, Scalar) else part.program.inputs
+
+
+def _by_channel(form: torch.Tensor, part: Segment, source: Tensor) -> torch.Tensor:
+    """A bound of the entries of a form by those between channels: of dense forms the sums over pixels."""
+    units, number = part.space.metric_units(source), channels(source)
+    if len(units) == number or bool((units[:number] == torch.arange(number)).all()):
+        return form
+    pixels = len(units) // number
+    return form.abs().amax(0).reshape(number, pixels, number, pixels).sum(3).amax(1)[None]

@@ -1,0 +1,171 @@
+"""Linear steps applied to columns of differences, and their adjoints, in float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from lipaudit.graph.evaluate import evaluate
+from lipaudit.graph.node import Ref
+from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.network.forms.program import constants_of
+from lipaudit.network.forms.steps import Linear
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.power_iteration import apply
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma
+
+_UP = 1 + 2.0**-30
+# Maps with at most so many entries are written out as matrices.
+_WRITTEN_OUT = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMap:
+    """The linear map A_i of one source of a linear step, on all entries of its tensors.
+
+    Columns are differences of tensors, flattened: ``apply`` takes (size of the source, m) to (size of the output, m), ``adjoint`` the other way.
+    """
+
+    step: Linear
+    source: int
+
+    @cached_property
+    def matrix(self) -> torch.Tensor | None:
+        """The map as a matrix (size of the output, size of the source), None where it would be large."""
+        x, y = self.step.sources[self.source], self.step.output
+        if self.step.node.op == DENSE and math.prod(y.shape[:-1]) == 1:
+            weight: torch.Tensor = self.step.node.payload.weight.to(torch.float64)
+            return weight
+        if x.size * y.size > _WRITTEN_OUT:
+            return None
+        return self._pulled_back(torch.eye(y.size, dtype=torch.float64)).T.contiguous()
+
+    def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+        """A times columns (1, size of the source, m); of complex ones the real and the imaginary parts by themselves."""
+        if self.matrix is not None:
+            return self.matrix.to(columns.dtype) @ columns
+        if columns.is_complex():
+            return torch.complex(self.apply(columns.real), self.apply(columns.imag))
+        x = self.step.sources[self.source]
+        offset = self._evaluate(torch.zeros(x.shape, dtype=torch.float64))
+        outputs = [self._evaluate(column.reshape(x.shape)) - offset for column in columns[0].T]
+        return torch.stack([y.flatten() for y in outputs], 1)[None]
+
+    def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
+        """A* times columns (1, size of the output, m)."""
+        if self.matrix is not None:
+            return self.matrix.T.to(columns.dtype) @ columns
+        if columns.is_complex():
+            return torch.complex(self.adjoint(columns.real), self.adjoint(columns.imag))
+        return self._pulled_back(columns[0])[None]
+
+    @cached_property
+    def absolute(self) -> float:
+        """|||A|||: the root of the largest row sum of |A| times its largest column sum, an upper bound of || |A| ||."""
+        node, y = self.step.node, self.step.output
+        if node.op == CONVOLUTION:
+            kernel = node.payload.kernel.to(torch.float64).abs()
+            return (
+                math.sqrt(float(kernel.sum((0, *range(2, kernel.dim()))).max()) * float(kernel.flatten(1).sum(1).max()))
+                * _UP
+            )
+        if self.matrix is not None:
+            size = self.matrix.abs()
+            return math.sqrt(float(size.sum(0).max()) * float(size.sum(1).max())) * _UP
+        rows, columns = 0.0, torch.zeros(self.step.sources[self.source].size, dtype=torch.float64)
+        for start in range(0, y.size, 256):
+            unit = torch.zeros(y.size, min(256, y.size - start), dtype=torch.float64)
+            unit[start + torch.arange(unit.shape[1]), torch.arange(unit.shape[1])] = 1.0
+            part = self._pulled_back(unit).abs()
+            rows = max(rows, float(part.sum(0).max()))
+            columns += part.sum(1)
+        return math.sqrt(rows * float(columns.max())) * _UP
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far A* y, computed, may be from A* y, relative to |y|."""
+        return gamma(max(self._terms, 1) + 4) * self.absolute
+
+    @cached_property
+    def uncertainty(self) -> float:
+        """How far A may be from the map that the stored numbers define, in the spectral norm."""
+        payload = self.step.node.payload
+        error = float(getattr(payload, "error", 0.0)) if self.step.node.op in (CONVOLUTION, DENSE, SCALE) else 0.0
+        error += max((constant.error for constant in constants_of(self.step.node)), default=0.0)
+        moved = float(getattr(payload, "moved", 0.0)) if self.step.node.op == CONVOLUTION else 0.0
+        return ((error + 16 * UNIT_ROUNDOFF) * self.absolute + moved) * _UP
+
+    @property
+    def _terms(self) -> int:
+        """How many products one entry of A* y sums at most."""
+        return self.step.output.size
+
+    def _pulled_back(self, columns: torch.Tensor) -> torch.Tensor:
+        """The pullback of automatic differentiation: A* times the columns, all at once."""
+        node, x, y = self.step.node, self.step.sources[self.source], self.step.output
+        batch = columns.T.reshape(-1, *y.shape)
+        if node.op == SCALE:
+            factor = _along(node.payload.factor.to(torch.float64), node.payload.axis, len(x.shape))
+            return (batch * factor).flatten(1).T
+        if node.op == DENSE:
+            return (batch @ node.payload.weight.to(torch.float64)).flatten(1).T
+        with torch.enable_grad():
+            start = torch.zeros(x.shape, dtype=torch.float64, requires_grad=True)
+            (pulled,) = torch.autograd.grad(self._evaluate(start), start, batch, is_grads_batched=True)
+        return pulled.flatten(1).T.contiguous()
+
+    def _evaluate(self, value: torch.Tensor) -> torch.Tensor:
+        """The output where this source has the given value and the others are zero."""
+        node = self.step.node
+        if node.op == CONVOLUTION:
+            return convolve(node.payload, value)
+        if node.op == DENSE:
+            return value @ node.payload.weight.to(torch.float64).T
+        if node.op == SCALE:
+            return value * _along(node.payload.factor.to(torch.float64), node.payload.axis, value.dim())
+        values = {}
+        for k, source in enumerate(self.step.sources):
+            values[source.name] = value if k == self.source else torch.zeros(source.shape, dtype=torch.float64)
+        for ref in node.refs:  # operands that are not read
+            if ref.name not in values:
+                values[ref.name] = torch.zeros(ref.info.shape, dtype=torch.float64)
+        if node.op == "getitem":
+            return self._part(value)
+        result = evaluate(node, values, torch.float64)
+        return torch.cat([part.flatten() for part in result]) if isinstance(result, tuple) else result
+
+    def _part(self, value: torch.Tensor) -> torch.Tensor:
+        """One of several outputs, which are kept one behind the other."""
+        node = self.step.node
+        (source,) = node.refs
+        assert isinstance(source, Ref)
+        index = node["index"]
+        assert isinstance(index, int)
+        start = sum(math.prod(shape) for shape in self.sizes[:index])
+        return value.flatten()[start : start + self.step.output.size].reshape(self.step.output.shape)
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the outputs of the operation that a ``getitem`` picks from."""
+        shapes = self.step.node.payload
+        return tuple(shapes) if shapes else ()
+
+
+def convolve(payload: Convolution, value: torch.Tensor) -> torch.Tensor:
+    """The convolution of a batch in float64, transposed ones included."""
+    if not payload.transposed:
+        return apply(payload, value.to(torch.float64))
+    transposed = {1: torch.conv_transpose1d, 2: torch.conv_transpose2d, 3: torch.conv_transpose3d}[value.dim() - 2]
+    padding = tuple(left for left, _ in payload.padding)
+    result: torch.Tensor = transposed(
+        value.to(torch.float64), payload.kernel.to(torch.float64), None, payload.stride, padding, payload.output_padding,
+        payload.groups, payload.dilation,
+    )  # type: ignore[call-overload]  # fmt: skip
+    return result
+
+
+def _along(factor: torch.Tensor, axis: int, dims: int) -> torch.Tensor:
+    return factor if factor.numel() == 1 else factor.reshape([-1 if k == axis else 1 for k in range(dims)])

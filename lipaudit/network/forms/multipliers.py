@@ -1,0 +1,160 @@
+"""Multipliers of the constraints: how many there are, the blocks that they add to a form, and the derivative of a bound in them.
+
+Multipliers are positive; a search moves their natural logarithms. The derivative of a value by a multiplier is the constraint at the
+optimum (:mod:`lipaudit.network.forms.elimination`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from lipaudit.network.forms.spaces import Space
+from lipaudit.network.forms.steps import Constraint, Groups, Slopes, Windows
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What a constraint adds: M_z of its output, S between the output and an input, M_v of its inputs. Diagonals or matrices."""
+
+    output: torch.Tensor
+    cross: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    sources: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+def count(step: Constraint, space: Space) -> int:
+    """How many multipliers a constraint has."""
+    if isinstance(step, Slopes | Windows):
+        return int(space.units(step.output).max()) + 1
+    if isinstance(step, Groups):
+        return 2 * len(step.members) * (1 if space.extends_by_zero else step.output.size // _members(step))
+    return 1
+
+
+def _members(step: Groups) -> int:
+    return sum(len(members) for members in step.members)
+
+
+def interval(step: Slopes, space: Space) -> tuple[float, float]:
+    """The slopes of a constraint; with 0 where tensors are continued by zero."""
+    return (min(step.low, 0.0), max(step.high, 0.0)) if space.extends_by_zero else (step.low, step.high)
+
+
+def terms(step: Constraint, t: torch.Tensor, space: Space) -> Terms:
+    """The blocks of a constraint for its multipliers."""
+    source = step.sources[0].name
+    if isinstance(step, Slopes):
+        low, high = interval(step, space)
+        each = t[space.units(step.output)]
+        cross = {source: each * ((low + high) / 2)} if low + high != 0 else {}
+        return Terms(each, cross, {source: each * (-low * high)} if low * high != 0 else {})
+    if isinstance(step, Windows):
+        return Terms(t[space.units(step.output)], {}, {source: space.window_squares(step, t)})
+    if isinstance(step, Groups):
+        block = _block(step, t, space)
+        return Terms(block, {}, {source: block})
+    ones = {each.name: torch.ones(space.positions(each), dtype=torch.float64) for each in (step.output, *step.sources)}
+    sources = {each.name: t * weight * ones[each.name] for each, weight in zip(step.sources, step.weights, strict=True)}
+    return Terms(t * ones[step.output.name], {}, sources)
+
+
+def slack(
+    step: Constraint, t: torch.Tensor, z: torch.Tensor, sources: Mapping[str, torch.Tensor], space: Space
+) -> torch.Tensor:
+    """t_i c_i(z, v), summed over the columns: the derivative of the value by the logarithm of every multiplier."""
+    v = sources[step.sources[0].name]
+    if isinstance(step, Slopes):
+        low, high = interval(step, space)
+        return t * _per_unit(_inner(z - low * v, high * v - z), space.units(step.output), len(t))
+    if isinstance(step, Windows):
+        inside = space.window_inside(step, _inner(v, v))
+        return t * (inside - _per_unit(_inner(z, z), space.units(step.output), len(t)))
+    if isinstance(step, Groups):
+        gained = [_group_squares(step, x, space) for x in (v, z)]
+        return t * (gained[0] - gained[1])
+    total = -_inner(z, z).sum()
+    for each, weight in zip(step.sources, step.weights, strict=True):
+        total = total + weight * _inner(sources[each.name], sources[each.name]).sum()
+    return t * total
+
+
+def _inner(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Re conj(a) b, summed over frequencies and columns: one number per position."""
+    return (a.conj() * b).real.sum((0, 2))
+
+
+def _per_unit(values: torch.Tensor, units: torch.Tensor, count_: int) -> torch.Tensor:
+    return torch.zeros(count_, dtype=torch.float64).index_add_(0, units, values)
+
+
+def start(step: Constraint, own: torch.Tensor | None, how: str, space: Space) -> torch.Tensor:
+    """Logarithms of multipliers for which X > 0, from H_zz: from its norm h, or unit by unit ("perron").
+
+    For a form h I and slopes in [a, b], t = h (1 + |a + b| / (b - a)) gives h max(a^2, b^2), the product rule. Unit by unit h becomes
+    |H| p / p for the leading eigenvector p of |H|: diag(|H| p / p) - H is diagonally dominant in the metric p.
+    """
+    number = count(step, space)
+    if own is None:
+        return torch.zeros(number, dtype=torch.float64)
+    if how == "norm" or not isinstance(step, Slopes | Windows):
+        h = _largest(own) * (1 + 1e-6)
+        if not isinstance(step, Slopes | Windows):
+            return h.log().expand(number).clone()
+        weights = h.expand(number)
+    else:
+        weights = perron_weights(own, space.positions(step.output), number) * (1 + 1e-4)
+    if isinstance(step, Slopes):
+        low, high = interval(step, space)
+        weights = weights * (1 + abs(low + high) / 2 / max((high - low) / 2, 1e-6))
+    return weights.log()
+
+
+def _largest(own: torch.Tensor) -> torch.Tensor:
+    rows: torch.Tensor = own.abs().sum(-1).amax()
+    if own.shape[-1] > 512:
+        return rows.clamp_min(1e-280)
+    return torch.linalg.eigvalsh(own).amax().clamp_min(1e-280)
+
+
+def perron_weights(own: torch.Tensor, positions: int, number: int) -> torch.Tensor:
+    """|H| p / p for the entries of H between units that are largest over all frequencies and aliases."""
+    aliases = positions // number  # positions are aliases times units
+    absolute = own.abs().amax(0).reshape(aliases, number, aliases, number).sum(2).amax(0)
+    p = torch.ones(number, dtype=torch.float64)
+    for _ in range(50):
+        p = absolute @ p
+        p = p / p.norm().clamp_min(1e-280)
+    p = p + 1e-3 * p.max().clamp_min(1e-280)
+    return ((absolute @ p) / p).clamp_min(float(absolute.max()) * 1e-12 + 1e-280)
+
+
+def _group_squares(step: Groups, x: torch.Tensor, space: Space) -> torch.Tensor:
+    """Per group |x - mean x|^2, then k (mean x)^2, summed over frequencies, columns and aliases."""
+    groups = space.groups(step)
+    inside = groups >= 0
+    entries = x[:, groups.clamp_min(0)] * inside[None, :, :, None]
+    shared = (entries.sum(2).abs() ** 2).sum((0, 2)) / inside.sum(1)
+    apart = (entries.abs() ** 2).sum((0, 2, 3)) - shared
+    number = count(step, space) // 2
+    return torch.cat([part.reshape(-1, number).sum(0) for part in (apart, shared)])
+
+
+def _block(step: Groups, t: torch.Tensor, space: Space) -> torch.Tensor:
+    """sum over groups of t_0 (I - P) + t_1 P, P the mean of the group."""
+    groups = space.groups(step)
+    number, size = count(step, space) // 2, space.positions(step.output)
+    repeats = len(groups) // number
+    apart, shared = t[:number].repeat(repeats), t[number:].repeat(repeats)
+    sizes = (groups >= 0).sum(1)
+    block = torch.zeros(size, size, dtype=torch.float64)
+    for k in range(groups.shape[1]):
+        rows = groups[:, k]
+        kept = rows >= 0
+        block[rows[kept], rows[kept]] += apart[kept]
+        for j in range(groups.shape[1]):
+            columns = groups[:, j]
+            both = kept & (columns >= 0)
+            block[rows[both], columns[both]] += ((shared - apart) / sizes)[both]
+    return block

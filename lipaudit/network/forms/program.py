@@ -1,0 +1,227 @@
+"""From a simplified graph to the steps of :mod:`lipaudit.network.forms.steps`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
+from lipaudit.graph.passes.activations import ACTIVATION
+from lipaudit.graph.passes.elementwise import ELEMENTWISE
+from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
+from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
+from lipaudit.network.propagate import Propagation
+from lipaudit.rules.rule import Combination, Effect, Status
+from lipaudit.spectral.bracket import Rigor
+
+
+class NoProgramError(Exception):
+    """A graph has no steps; the message says which operation stands in the way."""
+
+
+def program_of(graph: Graph, propagation: Propagation) -> Program:
+    """The steps of a network all of whose operations have finite constants.
+
+    Args:
+        graph: the simplified graph.
+        propagation: the product rule on the domain in force: constants per operation, and how constants of several operands are weighed.
+
+    Raises:
+        NoProgramError: if the outputs depend on an operation without a finite constant, or on complex numbers.
+    """
+    needed = _needed(graph, propagation.effects)
+    tensors: dict[str, Tensor] = {}
+    inputs, steps = [], list[Step]()
+    numerical = False
+    for node in graph:
+        if node.name not in needed:
+            continue
+        tensors[node.name] = Tensor(node.name, _shape(node.outputs))
+        if node.op == "input":
+            inputs.append(tensors[node.name])
+            continue
+        effect = propagation.effects[node.name]
+        if effect.status is not Status.FINITE:
+            raise NoProgramError(f"{node.name} ({node.op}) has no finite constant")
+        step = _step(node, effect, tensors, propagation)
+        if not isinstance(step, Linear):
+            numerical |= any(f.rigor is Rigor.NUMERICAL for f in effect.factors)
+            if any(f.rigor is Rigor.ESTIMATE for f in effect.factors):
+                raise NoProgramError(f"the constant of {node.name} ({node.op}) is an estimate")
+        steps.append(step)
+    return Program(tuple(inputs), tuple(tensors[name] for name in graph.outputs), tuple(steps), numerical)
+
+
+def _needed(graph: Graph, effects: Mapping[str, Effect]) -> set[str]:
+    """The nodes whose differences reach an output: an operand whose constant is 0 is not read."""
+    needed = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.name in needed and node.op != "input":
+            needed.update(ref.name for ref in _read(node, effects[node.name]))
+    return needed
+
+
+def _read(node: Node, effect: Effect) -> list[Ref]:
+    refs = list(node.refs)
+    if effect.status is not Status.FINITE:
+        return refs
+    return [ref for ref, factor in zip(refs, effect.factors, strict=True) if factor.log_upper != -math.inf]
+
+
+def _shape(outputs: tuple[TensorInfo, ...]) -> tuple[int, ...]:
+    if any(o.dtype.is_complex for o in outputs):
+        raise NoProgramError("complex numbers have no forms")
+    if len(outputs) == 1:
+        return outputs[0].shape
+    return (sum(math.prod(o.shape) for o in outputs if o.dtype.is_floating_point),)
+
+
+def _step(node: Node, effect: Effect, tensors: Mapping[str, Tensor], propagation: Propagation) -> Step:
+    output = tensors[node.name]
+    if is_linear(node):
+        sources = tuple(dict.fromkeys(ref.name for ref in _read(node, effect)))
+        return Linear(output, tuple(tensors[name] for name in sources), node)
+    read = _read(node, effect)
+    if len(read) == 1:
+        (source,) = (tensors[ref.name] for ref in read)
+        (factor,) = (f for f in effect.factors if f.log_upper != -math.inf)
+        constant = math.exp(factor.log_upper) * (1 + 2**-50)
+        if source.shape == output.shape and (interval := _slopes(node, constant)) is not None:
+            return Slopes(output, (source,), *interval, node)
+        if node.op in _MAX_POOLS and constant >= 1 and len(node.outputs) == 1:
+            return Windows(output, (source,), node)
+        if node.op == ORDERED_PAIRS:
+            return Groups(output, (source,), node.payload.axis, _ordered(node.payload), node)
+    return Bounded(output, *_weights(effect, read, tensors, propagation), node)
+
+
+def _weights(
+    effect: Effect, read: list[Ref], tensors: Mapping[str, Tensor], propagation: Propagation
+) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
+    """w with |z|^2 <= sum_i w_i |v_i|^2. A sum of constants is split in proportion to what the product rule gives the operands."""
+    factors = [f.log_upper for f in effect.factors if f.log_upper != -math.inf]
+    logs = [factor + propagation.values[ref.name].log_upper for factor, ref in zip(factors, read, strict=True)]
+    weights: dict[str, float] = {}
+    for factor, log, ref in zip(factors, logs, read, strict=True):
+        share = 1.0
+        if effect.combination is Combination.SUM and len(read) > 1:
+            share = math.fsum(math.exp(min(other - log, 600.0)) for other in logs) * (1 + 2**-40)
+        weights[ref.name] = (weights.get(ref.name, 0.0) + math.exp(2 * factor) * share) * (1 + 2**-48)
+    if not all(math.isfinite(w) for w in weights.values()):
+        raise NoProgramError("a constant is too large for float64")
+    return tuple(tensors[name] for name in weights), tuple(weights.values())
+
+
+_INCREASING = {
+    "aten.relu.default", "aten.relu6.default", "aten.sigmoid.default", "aten.tanh.default", "aten.hardtanh.default",
+    "aten.hardsigmoid.default", "aten.softplus.default", "aten.log_sigmoid.default", "aten.atan.default", "aten.asinh.default",
+    "aten.erf.default", "aten.selu.default", "aten.threshold.default",
+}  # fmt: skip
+# functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
+_REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
+_REFLECTED_NAMES = {"silu", "gelu", "gelu (tanh)", "hardswish"}
+_MAX_POOLS = {"aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default"}
+
+
+def _slopes(node: Node, constant: float) -> tuple[float, float] | None:
+    """An interval that holds the slopes of an element-wise function whose constant is given; None for other operations."""
+    if node.op in _INCREASING:
+        return (0.0, constant)
+    if node.op == "aten.leaky_relu.default":
+        slope = node["negative_slope"]
+        assert isinstance(slope, int | float)
+        return (min(float(slope), 1.0), max(float(slope), 1.0))
+    if node.op == "aten.elu.default":
+        numbers = [node[key] for key in ("alpha", "scale", "input_scale")]
+        if all(isinstance(n, int | float) and n >= 0 for n in numbers):
+            return (0.0, constant)
+        return (-constant, constant)
+    if node.op in _REFLECTED:
+        return (1 - constant, constant)
+    if node.op == ACTIVATION and node.payload.name in _REFLECTED_NAMES:
+        return (1 - constant, constant)
+    if node.op in (ACTIVATION, ELEMENTWISE, "aten.mish.default", "aten.abs.default", "aten.celu.default"):
+        return (-constant, constant)
+    if node.op == "aten.clamp.default":
+        return (0.0, 1.0)
+    return None
+
+
+def _ordered(pairs: object) -> tuple[tuple[int, ...], ...]:
+    """The positions along the axis that are put in order with one another; those that are alone are kept in groups of one."""
+    starts = [0]
+    for size in pairs.sizes:  # type: ignore[attr-defined]
+        starts.append(starts[-1] + size)
+    members: list[tuple[int, ...]] = []
+    paired: set[int] = set()
+    for larger, smaller in pairs.pairs:  # type: ignore[attr-defined]
+        for k in range(pairs.sizes[larger]):  # type: ignore[attr-defined]
+            members.append((starts[larger] + k, starts[smaller] + k))
+            paired.update(members[-1])
+    members.extend((k,) for k in range(starts[-1]) if k not in paired)
+    return tuple(members)
+
+
+_PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
+_MATRIX_PRODUCTS = {
+    "aten.matmul.default",
+    "aten.mm.default",
+    "aten.bmm.default",
+    "aten.addmm.default",
+    "aten.linear.default",
+}
+# linear in all data-dependent operands together
+_LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
+    f"aten.{name}" for name in (
+        "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor", "neg.default",
+        "view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int", "unsqueeze.default",
+        "squeeze.default", "squeeze.dim", "squeeze.dims", "view_as.default", "reshape_as.default", "alias.default",
+        "permute.default", "transpose.int", "t.default", "movedim.int", "movedim.intlist", "swapaxes.default", "swapdims.default",
+        "cat.default", "stack.default", "slice.Tensor", "select.int", "narrow.default", "index_select.default",
+        "split.Tensor", "split_with_sizes.default", "chunk.default", "unbind.int", "tensor_split.sections",
+        "mean.default", "mean.dim", "sum.default", "sum.dim_IntList", "cumsum.default",
+        "avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default",
+        "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+        "upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_bilinear2d.vec", "upsample_bicubic2d.vec",
+        "pixel_shuffle.default", "pixel_unshuffle.default", "channel_shuffle.default", "roll.default", "flip.default",
+        "constant_pad_nd.default", "pad.default", "reflection_pad1d.default", "reflection_pad2d.default",
+        "replication_pad1d.default", "replication_pad2d.default", "expand.default", "repeat.default", "tile.default",
+        "clone.default", "contiguous.default", "dropout.default", "detach.default", "lift_fresh_copy.default",
+    )
+}  # fmt: skip
+_CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default"}
+
+
+def is_linear(node: Node) -> bool:
+    """Whether the differences of a node's outputs are a linear map of those of its data-dependent operands.
+
+    Biases and other constants among the operands shift values, not differences.
+    """
+    refs = node.refs
+    if not refs or not all(o.dtype.is_floating_point for o in node.outputs):
+        return False
+    if not all(ref.info.dtype.is_floating_point for ref in refs):
+        return False
+    if node.op in _CASTS:
+        return node.outputs[0].dtype.is_floating_point
+    if node.op in _LINEAR:
+        return True
+    if node.op in _PRODUCTS:
+        other = node["other"] if isinstance(node["self"], Ref) else node["self"]
+        divides_by_data = node.op.startswith("aten.div") and isinstance(node["other"], Ref)
+        return len(refs) == 1 and not divides_by_data and node.get("rounding_mode") is None and _is_finite(other)
+    return node.op in _MATRIX_PRODUCTS and len(refs) == 1
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, Constant):
+        return not value.value.is_complex() and bool(torch.isfinite(value.value).all()) and value.error < 2.0**-20
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def constants_of(node: Node) -> list[Constant]:
+    """The constant tensors among a node's arguments."""
+    return list(parts(tuple(node.arguments.values()), Constant))

@@ -1,0 +1,449 @@
+"""Forms of large tensors, frequency by frequency.
+
+Differences of a tensor (1, c, *sizes) are continued by zero to a lattice of N points per axis, N so large that no convolution of the
+segment reads around the lattice into the domain. There a convolution is, for the unitary Fourier transform, the matrix
+
+    D(w) = sum_a K[a] exp(i <w, d a - p>)
+
+of every frequency w. Every constraint holds for increments that are continued by zero where the slopes contain 0, so that an inequality
+between forms on the lattice is one of the network with its zero padding (docs/tightening.md). A stride of s couples the s frequencies per
+axis that it folds onto one: with W the frequencies of the coarsest lattice of a segment, the positions of a tensor that is J
+times finer per axis are its aliases w + N_coarse j and channels, J^d c in all, and sampling is 1 / sqrt(s^d) times the sum over aliases.
+
+Real signals have conjugate symmetric transforms, so that half of the frequencies suffice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.passes.linear import CONVOLUTION, SCALE
+from lipaudit.network.forms.dense_maps import DenseMap
+from lipaudit.network.forms.spaces import Map, channels, group_positions, is_spatial, window_geometry
+from lipaudit.network.forms.steps import Groups, Linear, Program, Step, Tensor, Windows
+from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma
+
+_UP = 1 + 2.0**-30
+
+
+class NotRepresentableError(Exception):
+    """A step has no matrices per frequency; the message says which and why."""
+
+
+_SAME = {
+    "aten.dropout.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default", "aten.to.dtype",
+    "aten.to.dtype_layout", "aten._to_copy.default", "aten.alias.default",
+}  # fmt: skip
+_SUMS = {"aten.add.Tensor": 1.0, "aten.sub.Tensor": -1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class Filter:
+    """y[n] = sum_a K[a] x[stride n + offsets[a]] per axis: a kernel (c_out, c_in, taps), and whether it is the adjoint that is meant."""
+
+    kernel: torch.Tensor
+    offsets: torch.Tensor
+    stride: tuple[int, ...]
+    transposed: bool = False
+    error: float = 0.0
+    moved: float = 0.0
+    reach: tuple[int, ...] = ()
+    """Zeros per axis that the tensor that is read must be continued by."""
+
+
+def as_filters(step: Linear) -> list[Filter]:
+    """The filters of a linear step between spatial tensors, one per source.
+
+    Raises:
+        NotRepresentableError: if the step is none.
+    """
+    node, spatial = step.node, len(step.output.shape) - 2
+    if node.op == CONVOLUTION:
+        return [_convolution(node.payload)]
+    shapes = [source.shape for source in step.sources]
+    if (node.op == SCALE and node.payload.axis % len(step.output.shape) == 1) or (
+        node.op == SCALE and node.payload.factor.numel() == 1
+    ):
+        factor = node.payload.factor.to(torch.float64).expand(step.output.shape[1])
+        return [_pointwise(torch.diag(factor), spatial, node.payload.error)]
+    if node.op in _SAME:
+        return [_pointwise(torch.eye(step.output.shape[1], dtype=torch.float64), spatial)]
+    if node.op in _SUMS:
+        return _sum(step, spatial)
+    if node.op == "aten.cat.default" and int(node["dim"]) in (1, 1 - len(step.output.shape)):  # type: ignore[call-overload]
+        return _joined(step, spatial)
+    if node.op == "aten.slice.Tensor":
+        return [_slice(node, shapes[0], spatial)]
+    if node.op in ("aten.constant_pad_nd.default", "aten.pad.default"):
+        return [_padded(node, shapes[0], step.output.shape, spatial)]
+    if node.op in ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default"):
+        return [_average(node, shapes[0], step.output.shape, spatial)]
+    raise NotRepresentableError(f"{node.op} has no matrix per frequency")
+
+
+def _convolution(payload: Convolution) -> Filter:
+    if payload.padding_mode != "zeros" or any(p < 0 for pair in payload.padding for p in pair):
+        raise NotRepresentableError(f"a convolution with padding {payload.padding_mode}")
+    kernel = payload.kernel.to(torch.float64)
+    groups = payload.groups
+    rows, columns = kernel.shape[0], kernel.shape[1]
+    if groups > 1:
+        whole = kernel.new_zeros(rows, columns * groups, *kernel.shape[2:])
+        for g in range(groups):
+            part = slice(g * rows // groups, (g + 1) * rows // groups)
+            whole[part, g * columns : (g + 1) * columns] = kernel[part]
+        kernel = whole
+    places = torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[2:]]).reshape(-1, kernel.dim() - 2)
+    left = torch.tensor([pair[0] for pair in payload.padding])
+    offsets = places * torch.tensor(payload.dilation) - left
+    reach = tuple(max(0, int(-offsets[:, a].min()), int(offsets[:, a].max())) for a in range(offsets.shape[1]))
+    return Filter(kernel.flatten(2), offsets, payload.stride, payload.transposed, payload.error, payload.moved, reach)
+
+
+def _pointwise(matrix: torch.Tensor, spatial: int, error: float = 0.0) -> Filter:
+    zero = torch.zeros(1, spatial, dtype=torch.long)
+    return Filter(matrix[:, :, None], zero, (1,) * spatial, error=error, reach=(0,) * spatial)
+
+
+def _sum(step: Linear, spatial: int) -> list[Filter]:
+    node, filters = step.node, []
+    if any(source.shape != step.output.shape for source in step.sources):
+        raise NotRepresentableError("a sum with broadcasting")
+    first, second = node["self"], node["other"]
+    alpha = float(node.get("alpha", 1)) * _SUMS[node.op]  # type: ignore[arg-type]
+    for source in step.sources:
+        factor = (first.name == source.name if isinstance(first, Ref) else 0.0) + (
+            alpha if isinstance(second, Ref) and second.name == source.name else 0.0
+        )
+        filters.append(_pointwise(factor * torch.eye(source.shape[1], dtype=torch.float64), spatial))
+    return filters
+
+
+def _joined(step: Linear, spatial: int) -> list[Filter]:
+    start = 0
+    matrices = {s.name: torch.zeros(step.output.shape[1], s.shape[1], dtype=torch.float64) for s in step.sources}
+    tensors = step.node["tensors"]
+    assert isinstance(tensors, tuple)
+    for part in tensors:
+        size = part.info.shape[1] if isinstance(part, Ref) else part.value.shape[1]  # type: ignore[union-attr]
+        if isinstance(part, Ref) and part.name in matrices:
+            matrices[part.name][start : start + size] += torch.eye(size, dtype=torch.float64)
+        start += size
+    return [_pointwise(matrices[source.name], spatial) for source in step.sources]
+
+
+def _slice(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
+    axis = int(node["dim"]) % len(before)  # type: ignore[call-overload]
+    start, end, step = (node.get(key) for key in ("start", "end", "step"))
+    places = list(range(before[axis]))[slice(start, end, step)]  # type: ignore[misc]
+    if axis == 1:
+        matrix = torch.zeros(len(places), before[1], dtype=torch.float64)
+        matrix[torch.arange(len(places)), torch.tensor(places)] = 1.0
+        return _pointwise(matrix, spatial)
+    if axis < 2 or places != list(range(places[0], before[axis], step or 1)):  # type: ignore[call-overload]
+        raise NotRepresentableError("a slice that ends inside the domain")
+    stride = [1] * spatial
+    stride[axis - 2] = int(step or 1)  # type: ignore[call-overload]
+    offsets = torch.zeros(1, spatial, dtype=torch.long)
+    offsets[0, axis - 2] = places[0]
+    reach = tuple(places[0] if a == axis - 2 else 0 for a in range(spatial))
+    return Filter(torch.eye(before[1], dtype=torch.float64)[:, :, None], offsets, tuple(stride), reach=reach)
+
+
+def _padded(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:
+    widths = [int(w) for w in node["pad"]]  # type: ignore[union-attr, arg-type]
+    if str(node.get("mode", "constant")) != "constant" or any(widths[: 2 * spatial]) or any(widths[2 * spatial + 2 :]):
+        raise NotRepresentableError("padding of pixels")
+    if min(widths) < 0:
+        raise NotRepresentableError("negative padding")
+    left = widths[2 * spatial]
+    matrix = torch.zeros(after[1], before[1], dtype=torch.float64)
+    matrix[left + torch.arange(before[1]), torch.arange(before[1])] = 1.0
+    return _pointwise(matrix, spatial)
+
+
+def _average(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:
+    kernel, stride, padding, _ = window_geometry(node, spatial)
+    if any(padding) and not node.get("count_include_pad", True):
+        raise NotRepresentableError("an average that does not count the padding")
+    if node.get("ceil_mode"):
+        raise NotRepresentableError("an average over windows that end outside")
+    divisor = node.get("divisor_override") or math.prod(kernel)
+    places = torch.cartesian_prod(*[torch.arange(k) for k in kernel]).reshape(-1, spatial)
+    offsets = places - torch.tensor(padding)
+    taps = torch.eye(before[1], dtype=torch.float64)[:, :, None].expand(-1, -1, len(places)) / float(divisor)  # type: ignore[arg-type]
+    reach = tuple(max(0, padding[a], kernel[a] - 1 - padding[a]) for a in range(spatial))
+    return Filter(taps.contiguous(), offsets, tuple(stride), reach=reach)
+
+
+def is_pool(step: Step) -> bool:
+    """Whether a step takes the mean over all pixels."""
+    if (
+        not isinstance(step, Linear)
+        or len(step.sources) != 1
+        or not is_spatial(step.sources[0])
+        or is_spatial(step.output)
+    ):
+        return False
+    node, before = step.node, step.sources[0].shape
+    if step.output.size != before[1]:
+        return False
+    if node.op.startswith("aten.adaptive_avg_pool"):
+        return True
+    if node.op == "aten.mean.dim":
+        axes = node["dim"]
+        return isinstance(axes, tuple) and {int(a) % len(before) for a in axes} == set(range(2, len(before)))  # type: ignore[arg-type]
+    if node.op.startswith("aten.avg_pool"):
+        kernel, _, padding, _ = window_geometry(node, len(before) - 2)
+        return tuple(kernel) == before[2:] and not any(padding) and node.get("divisor_override") is None
+    return False
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolMap:
+    """A filter at every frequency of a space: (frequencies, aliases, c_out, c_in), or whole matrices where aliases are coupled."""
+
+    blocks: torch.Tensor
+    """(frequencies, J, c_out, c_in) where source and output have the same aliases, else (frequencies, J_out c_out, J_in c_in)."""
+    absolute: float
+    rounding: float
+    uncertainty: float
+
+    def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+        """D(w) times columns."""
+        blocks = self.blocks if at is None else self.blocks[at]
+        columns = columns.to(blocks.dtype)
+        if blocks.dim() == 3:
+            return blocks @ columns
+        parts = columns.unflatten(1, (blocks.shape[1], blocks.shape[3]))
+        return (blocks @ parts).flatten(1, 2)
+
+    def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
+        """D(w)* times columns."""
+        columns = columns.to(self.blocks.dtype)
+        if self.blocks.dim() == 3:
+            return self.blocks.mH @ columns
+        parts = columns.unflatten(1, (self.blocks.shape[1], self.blocks.shape[2]))
+        return (self.blocks.mH @ parts).flatten(1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PoolMap:
+    """The mean over all pixels: the frequency 0 alone, times sqrt(points of the lattice) / pixels."""
+
+    frequencies: int
+    aliases: int
+    count: int
+    gain: float
+
+    absolute = property(lambda self: self.gain)
+    rounding = property(lambda self: 8 * UNIT_ROUNDOFF * self.gain)
+    uncertainty = property(lambda self: 8 * UNIT_ROUNDOFF * self.gain)
+
+    def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+        """The mean of every channel."""
+        if at is None:
+            return self.gain * columns[:1, : self.count]
+        first = (at == 0).to(columns.dtype)
+        return self.gain * (columns[:, : self.count] * first[:, None, None])
+
+    def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
+        """The same number for every pixel."""
+        result = columns.new_zeros(
+            self.frequencies, self.aliases * self.count, columns.shape[-1], dtype=torch.complex128
+        )
+        result[0, : self.count] = self.gain * columns[0]
+        return result
+
+
+class SymbolSpace:
+    """The lattices of a segment: base points per axis, and how much finer the lattice of every spatial tensor is."""
+
+    dtype = torch.complex128
+    extends_by_zero = True
+
+    def __init__(self, program: Program) -> None:
+        self._filters: dict[str, list[Filter]] = {}
+        self._finer = _resolutions(program, self._filters)
+        self.base = self._base(program)
+        axes = [torch.arange(n) for n in self.base]
+        axes[-1] = axes[-1][: self.base[-1] // 2 + 1]
+        self._frequencies = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+        self._maps: dict[str, list[Map]] = {}
+
+    @property
+    def frequencies(self) -> int:
+        """How many frequencies the forms of spatial tensors have."""
+        return len(self._frequencies)
+
+    def _base(self, program: Program) -> tuple[int, ...]:
+        """Points of the coarsest lattice: every tensor and what is read beside it must fit."""
+        needed = {t.name: list(t.shape[2:]) for t in program.tensors if is_spatial(t)}
+        sizes = {t.name: t.shape[2:] for t in program.tensors if is_spatial(t)}
+        for step in program.steps:
+            if isinstance(step, Linear) and step.output.name in self._filters:
+                for source, filter_ in zip(step.sources, self._filters[step.output.name], strict=True):
+                    read = step.output.name if filter_.transposed else source.name
+                    for a, reach in enumerate(filter_.reach):
+                        needed[read][a] = max(needed[read][a], sizes[read][a] + reach)
+        spatial = len(next(iter(needed.values())))
+        base = [1] * spatial
+        for name, points in needed.items():
+            for a in range(spatial):
+                base[a] = max(base[a], math.ceil(points[a] / self._finer[name][a]))
+        return tuple(base)
+
+    def positions(self, tensor: Tensor) -> int:
+        """Aliases times channels; the entries of a tensor without pixels."""
+        return self.aliases(tensor) * channels(tensor) if is_spatial(tensor) else tensor.size
+
+    def aliases(self, tensor: Tensor) -> int:
+        """How many frequencies of this tensor fold onto one of the base lattice."""
+        return math.prod(self._finer[tensor.name])
+
+    def units(self, tensor: Tensor) -> torch.Tensor:
+        """The channel of every position."""
+        if not is_spatial(tensor):
+            return torch.arange(tensor.size)
+        return torch.arange(channels(tensor)).repeat(self.aliases(tensor))
+
+    def metric_units(self, tensor: Tensor) -> torch.Tensor:
+        """The channel of every position."""
+        return self.units(tensor)
+
+    def maps(self, step: Linear) -> Sequence[Map]:
+        """The matrices of the step's filters."""
+        name = step.output.name
+        if name not in self._maps:
+            if is_pool(step):
+                self._maps[name] = [self._pool(step)]
+            elif name in self._filters:
+                self._maps[name] = [
+                    self._map(f, source, step.output)
+                    for f, source in zip(self._filters[name], step.sources, strict=True)
+                ]
+            else:
+                self._maps[name] = [DenseMap(step, i) for i in range(len(step.sources))]
+        return self._maps[name]
+
+    def _pool(self, step: Linear) -> PoolMap:
+        (source,) = step.sources
+        points = math.prod(n * f for n, f in zip(self.base, self._finer[source.name], strict=True))
+        gain = math.sqrt(points) / math.prod(source.shape[2:])
+        return PoolMap(self.frequencies, self.aliases(source), channels(source), gain)
+
+    def _map(self, filter_: Filter, source: Tensor, output: Tensor) -> SymbolMap:
+        if filter_.transposed:
+            map_ = self._ordinary(filter_, output, source)
+            return SymbolMap(map_.blocks.mH.contiguous(), map_.absolute, map_.rounding, map_.uncertainty)
+        return self._ordinary(filter_, source, output)
+
+    def _ordinary(self, filter_: Filter, source: Tensor, output: Tensor) -> SymbolMap:
+        fine, coarse = self._finer[source.name], self._finer[output.name]
+        symbols = self._symbols(filter_, fine)  # (frequencies, J_in, c_out, c_in)
+        taps = filter_.kernel.abs()
+        absolute = math.sqrt(float(taps.sum((0, 2)).max()) * float(taps.sum((1, 2)).max())) * _UP
+        phases = 32 * UNIT_ROUNDOFF * (1 + max(self.base) * max(fine))
+        uncertainty = ((filter_.error + gamma(filter_.kernel.shape[2] + 8) + phases) * absolute + filter_.moved) * _UP
+        rounding = math.sqrt(2) * gamma(2 * symbols.shape[1] * max(symbols.shape[2:]) + 8) * absolute
+        if all(s == 1 for s in filter_.stride):
+            return SymbolMap(symbols, absolute, rounding, uncertainty)
+        folded = symbols.new_zeros(
+            len(symbols), math.prod(coarse), symbols.shape[2], symbols.shape[1], symbols.shape[3]
+        )
+        scale = 1 / math.sqrt(math.prod(filter_.stride))
+        for j, alias in enumerate(itertools.product(*[range(f) for f in fine])):
+            place = 0
+            for a, position in enumerate(alias):
+                place = place * coarse[a] + position % coarse[a]
+            folded[:, place, :, j] = scale * symbols[:, j]
+        return SymbolMap(folded.flatten(3).flatten(1, 2), absolute, rounding, uncertainty)
+
+    def _symbols(self, filter_: Filter, finer: tuple[int, ...]) -> torch.Tensor:
+        aliases = torch.tensor(list(itertools.product(*[range(f) for f in finer]))).reshape(-1, len(finer))
+        base = torch.tensor(self.base)
+        points = base * torch.tensor(finer)
+        index = self._frequencies[:, None, :] + base * aliases[None]  # (frequencies, J, axes)
+        turns = (index[:, :, None, :] * filter_.offsets[None, None]) % points
+        angles = (2 * math.pi * (turns.to(torch.float64) / points)).sum(-1)
+        waves = torch.polar(torch.ones_like(angles), angles)  # (frequencies, J, taps)
+        kernel = filter_.kernel.to(torch.complex128)
+        return torch.einsum("fjt,oit->fjoi", waves, kernel).contiguous()
+
+    def window_squares(self, step: Windows, t: torch.Tensor) -> torch.Tensor:
+        """The weight of every position's square: how many windows cover a pixel at most, times the channel's multiplier."""
+        return self._covering(step) * t[self.units(step.sources[0])]
+
+    def window_inside(self, step: Windows, squares: torch.Tensor) -> torch.Tensor:
+        """The squares inside of windows, per channel."""
+        total = torch.zeros(channels(step.output), dtype=torch.float64)
+        return self._covering(step) * total.index_add_(0, self.units(step.sources[0]), squares)
+
+    def _covering(self, step: Windows) -> int:
+        kernel, stride, _, dilation = window_geometry(step.node, len(step.output.shape) - 2)
+        if any(d > 1 for d in dilation):
+            return math.prod(kernel)
+        return math.prod(math.ceil(k / s) for k, s in zip(kernel, stride, strict=True))
+
+    def groups(self, step: Groups) -> torch.Tensor:
+        """The groups of channels, at every alias."""
+        if step.axis % len(step.output.shape) != 1:
+            raise NotRepresentableError("entries that are sorted along pixels")
+        count = channels(step.output)
+        members = group_positions(step, (1, count))
+        shift = torch.arange(self.aliases(step.output))[:, None, None] * count
+        return torch.where(members[None] >= 0, members[None] + shift, -1).flatten(0, 1)
+
+
+def _resolutions(program: Program, filters: dict[str, list[Filter]]) -> dict[str, tuple[int, ...]]:
+    """How much finer the lattice of every spatial tensor is than the coarsest one, per axis; the filters of the steps are found on the way.
+
+    Raises:
+        NotRepresentableError: if a step has no filters, or two ways through the network lead to different resolutions.
+    """
+    spacing: dict[str, tuple[float, ...]] = {}
+    for tensor in program.inputs:
+        if is_spatial(tensor):
+            spacing[tensor.name] = (1.0,) * (len(tensor.shape) - 2)
+    for step in program.steps:
+        if not is_spatial(step.output):
+            if any(is_spatial(source) for source in step.sources) and not is_pool(step):
+                raise NotRepresentableError(f"{step.node.op} between a tensor with pixels and one without")
+            continue
+        if not all(is_spatial(source) for source in step.sources):
+            raise NotRepresentableError(f"{step.node.op} between a tensor with pixels and one without")
+        found: list[tuple[float, ...]] = []
+        if isinstance(step, Linear):
+            filters[step.output.name] = as_filters(step)
+            for source, filter_ in zip(step.sources, filters[step.output.name], strict=True):
+                factors = [1 / s if filter_.transposed else float(s) for s in filter_.stride]
+                found.append(tuple(g * f for g, f in zip(spacing[source.name], factors, strict=True)))
+        elif isinstance(step, Windows):
+            _, stride, _, _ = window_geometry(step.node, len(step.output.shape) - 2)
+            found.append(tuple(g * s for g, s in zip(spacing[step.sources[0].name], stride, strict=True)))
+        else:
+            if any(source.shape[2:] != step.output.shape[2:] for source in step.sources):
+                raise NotRepresentableError(f"{step.node.op} changes the size")
+            found.extend(spacing[source.name] for source in step.sources)
+        if any(g != found[0] for g in found):
+            raise NotRepresentableError("branches of different resolution meet")
+        spacing[step.output.name] = found[0]
+    if not spacing:
+        raise NotRepresentableError("no tensor has pixels")
+    if any(len(g) != len(next(iter(spacing.values()))) for g in spacing.values()):
+        raise NotRepresentableError("tensors have different numbers of axes")
+    coarsest = [max(g[a] for g in spacing.values()) for a in range(len(next(iter(spacing.values()))))]
+    finer = {}
+    for name, g in spacing.items():
+        ratio = tuple(coarsest[a] / g[a] for a in range(len(coarsest)))
+        if any(r != round(r) for r in ratio):
+            raise NotRepresentableError("resolutions that are no multiples of one another")
+        finer[name] = tuple(round(r) for r in ratio)
+    return finer
