@@ -88,7 +88,7 @@ def _put_in(form: Form, step: Linear, space: Space) -> None:
         for name, row in rows.items():
             block = each.adjoint(row)
             off(source, name, (each.rounding + each.uncertainty) * _norm(row) * (2 if name == source else 1))
-            form.add(source, name, block + block.mH if name == source else block)
+            off(source, name, _added(form, source, name, block + block.mH if name == source else block))
     if own is not None:
         size = _norm(own)
         pulled = [each.adjoint(own) for each in maps]
@@ -98,12 +98,20 @@ def _put_in(form: Form, step: Linear, space: Space) -> None:
                 inner = (maps[i].rounding + maps[i].uncertainty) * size  # of A_i* G
                 outer = (maps[k].rounding + maps[k].uncertainty) * (_norm(pulled[i]) + inner)
                 off(first, names[k], inner * maps[k].absolute + outer)
-                form.add(first, names[k], (block + block.mH) / 2 if i == k else block)
+                off(first, names[k], _added(form, first, names[k], (block + block.mH) / 2 if i == k else block))
     _add_errors(form, errors)
 
 
+def _added(form: Form, a: str, b: str, block: torch.Tensor) -> float:
+    """Add a block, itself a sum of two perhaps, to the form; how far rounding may take the block of the form by that."""
+    form.add(a, b, block)
+    result = form.get(a, b)
+    assert result is not None
+    return 4 * UNIT_ROUNDOFF * (_norm(block) + _norm(result))
+
+
 def _add_errors(form: Form, errors: Mapping[tuple[str, str], float]) -> None:
-    """Make up for blocks that are off, and for the additions to the form that they went into."""
+    """Make up for blocks that are off."""
     diagonals: dict[str, float] = {}
     sizes: dict[str, int] = {}
     for (a, b), error in errors.items():
@@ -111,7 +119,6 @@ def _add_errors(form: Form, errors: Mapping[tuple[str, str], float]) -> None:
         if block is None:
             raise InfeasibleError(a)
         sizes[a], sizes[b] = block.shape[-2], block.shape[-1]
-        error = error + 4 * UNIT_ROUNDOFF * _norm(block)
         first, second = (_scale(form.get(name, name)) for name in (a, b))
         weight = math.sqrt(first / second) if first > 0 and second > 0 else 1.0
         if a == b:
@@ -120,7 +127,9 @@ def _add_errors(form: Form, errors: Mapping[tuple[str, str], float]) -> None:
             diagonals[a] = diagonals.get(a, 0.0) + error * weight / 2
             diagonals[b] = diagonals.get(b, 0.0) + error / weight / 2
     for name, error in diagonals.items():
-        form.add_diagonal(name, torch.full((sizes[name],), error * _UP + _TINY, dtype=torch.float64))
+        # the addition itself is rounded
+        error = error * _UP + 4 * UNIT_ROUNDOFF * _scale(form.get(name, name)) + _TINY
+        form.add_diagonal(name, torch.full((sizes[name],), error, dtype=torch.float64))
 
 
 def _scale(own: torch.Tensor | None) -> float:
@@ -134,7 +143,7 @@ def _maximise(form: Form, step: Constraint, multipliers: torch.Tensor, space: Sp
     if passes_through(step, own, rows):
         assert own is not None
         for name, diagonal in pass_through(step, own, space).items():
-            form.add_diagonal(name, diagonal * (1 + 64 * UNIT_ROUNDOFF))
+            form.add_diagonal(name, diagonal * (1 + 2.0**-40))  # sums over at most some thousand windows
             _add_errors(form, {(name, name): 0.0})
         return
     added = terms(step, multipliers, space)
@@ -154,9 +163,9 @@ def _maximise(form: Form, step: Constraint, multipliers: torch.Tensor, space: Sp
     errors: dict[tuple[str, str], float] = {}
     for i, first in enumerate(names):
         for second in names[i:]:
-            form.add(first, second, halves[first].mH @ halves[second])
             a, b = norms[first], norms[second]
-            errors[first, second] = (unit * a * b + solved[first] * (b + solved[second]) + a * solved[second]) * _UP
+            errors[first, second] = _added(form, first, second, halves[first].mH @ halves[second])
+            errors[first, second] += (unit * a * b + solved[first] * (b + solved[second]) + a * solved[second]) * _UP
     for name, diagonal in added.sources.items():
         form.add_diagonal(name, diagonal)
         errors[name, name] = errors.get((name, name), 0.0) + 8 * UNIT_ROUNDOFF * _norm(torch.atleast_2d(diagonal))

@@ -166,8 +166,8 @@ def multiplier_matrix(diagonal: torch.Tensor, own: torch.Tensor | None) -> torch
 def with_diagonal(row: torch.Tensor | None, diagonal: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A block plus a diagonal; of all frequencies if the other tensor's block has them all."""
     if row is None:
-        return torch.diag_embed(diagonal).to(like.dtype)[None].expand(len(like), -1, -1)
-    row = row.expand(max(len(row), len(like)), -1, -1).clone()
+        return torch.diag_embed(diagonal).to(like.dtype)[None]
+    row = row.clone()
     row.diagonal(dim1=-2, dim2=-1).add_(diagonal)
     return row
 

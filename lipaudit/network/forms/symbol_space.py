@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +29,7 @@ from lipaudit.network.forms.dense_maps import DenseMap
 from lipaudit.network.forms.spaces import Map, channels, group_positions, is_spatial, window_geometry
 from lipaudit.network.forms.steps import Groups, Linear, Program, Step, Tensor, Windows
 from lipaudit.spectral.convolution.geometry import Convolution
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma, product_error
 
 _UP = 1 + 2.0**-30
 
@@ -211,27 +212,32 @@ class SymbolMap:
     """A filter at every frequency of a space: (frequencies, aliases, c_out, c_in), or whole matrices where aliases are coupled."""
 
     blocks: torch.Tensor
-    """(frequencies, J, c_out, c_in) where source and output have the same aliases, else (frequencies, J_out c_out, J_in c_in)."""
+    """(frequencies, J, c_out, c_in) where source and output have the same aliases, else (frequencies, J_out c_out, J_in c_in).
+
+    A filter of one pixel is the same real matrix at every frequency, and kept once: (1, J, c_out, c_in).
+    """
     absolute: float
     rounding: float
     uncertainty: float
 
     def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
         """D(w) times columns."""
-        blocks = self.blocks if at is None else self.blocks[at]
-        columns = columns.to(blocks.dtype)
-        if blocks.dim() == 3:
-            return blocks @ columns
-        parts = columns.unflatten(1, (blocks.shape[1], blocks.shape[3]))
-        return (blocks @ parts).flatten(1, 2)
+        blocks = self.blocks if at is None or len(self.blocks) == 1 else self.blocks[at]
+        return _multiply(blocks, columns)
 
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
         """D(w)* times columns."""
-        columns = columns.to(self.blocks.dtype)
-        if self.blocks.dim() == 3:
-            return self.blocks.mH @ columns
-        parts = columns.unflatten(1, (self.blocks.shape[1], self.blocks.shape[2]))
-        return (self.blocks.mH @ parts).flatten(1, 2)
+        return _multiply(self.blocks.mH, columns)
+
+
+def _multiply(blocks: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """Blocks (frequencies, J, a, b), or (frequencies, a, b), times columns (frequencies, J b, m)."""
+    dtype = torch.promote_types(blocks.dtype, columns.dtype)
+    blocks, columns = blocks.to(dtype), columns.to(dtype)
+    if blocks.dim() == 3:
+        return blocks @ columns
+    parts = columns.unflatten(1, (blocks.shape[1], blocks.shape[3]))
+    return (blocks @ parts).flatten(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +245,8 @@ class PoolMap:
     """The mean over all pixels: the frequency 0 alone, times sqrt(points of the lattice) / pixels."""
 
     frequencies: int
+    zero: int | None
+    """Where the frequency 0 stands, None where it is not among those of the space."""
     aliases: int
     count: int
     gain: float
@@ -249,17 +257,17 @@ class PoolMap:
 
     def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
         """The mean of every channel."""
-        if at is None:
-            return self.gain * columns[:1, : self.count]
-        first = (at == 0).to(columns.dtype)
-        return self.gain * (columns[:, : self.count] * first[:, None, None])
+        at = torch.arange(self.frequencies) if at is None else at
+        kept = (at == self.zero).to(columns.dtype) if self.zero is not None else torch.zeros(len(at), dtype=columns.dtype)
+        return self.gain * (columns[:, : self.count] * kept[:, None, None])
 
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
         """The same number for every pixel."""
         result = columns.new_zeros(
             self.frequencies, self.aliases * self.count, columns.shape[-1], dtype=torch.complex128
         )
-        result[0, : self.count] = self.gain * columns[0]
+        if self.zero is not None:
+            result[self.zero, : self.count] = self.gain * columns[0]
         return result
 
 
@@ -277,6 +285,22 @@ class SymbolSpace:
         axes[-1] = axes[-1][: self.base[-1] // 2 + 1]
         self._frequencies = torch.cartesian_prod(*axes).reshape(-1, len(axes))
         self._maps: dict[str, list[Map]] = {}
+
+    def at(self, chosen: torch.Tensor) -> SymbolSpace:
+        """The space of some of the frequencies, by their numbers. A form is positive if it is at every frequency by itself."""
+        part = copy(self)
+        part._frequencies, part._maps = self._frequencies[chosen], {}
+        return part
+
+    def coarse(self, points: int) -> torch.Tensor:
+        """The numbers of frequencies that stand about evenly apart, at most so many per axis, 0 and the largest ones among them."""
+        kept = torch.ones(len(self._frequencies), dtype=torch.bool)
+        for a, n in enumerate(self.base):
+            last = n // 2 if a == len(self.base) - 1 else n - 1
+            number = (points + 1) // 2 if a == len(self.base) - 1 else points
+            grid = torch.linspace(0, last, min(number, last + 1)).round().long()
+            kept &= torch.isin(self._frequencies[:, a], grid)
+        return kept.nonzero().flatten()
 
     @property
     def frequencies(self) -> int:
@@ -337,7 +361,8 @@ class SymbolSpace:
         (source,) = step.sources
         points = math.prod(n * f for n, f in zip(self.base, self._finer[source.name], strict=True))
         gain = math.sqrt(points) / math.prod(source.shape[2:])
-        return PoolMap(self.frequencies, self.aliases(source), channels(source), gain)
+        zero = (self._frequencies == 0).all(1).nonzero().flatten().tolist()
+        return PoolMap(self.frequencies, zero[0] if zero else None, self.aliases(source), channels(source), gain)
 
     def _map(self, filter_: Filter, source: Tensor, output: Tensor) -> SymbolMap:
         if filter_.transposed:
@@ -351,7 +376,7 @@ class SymbolSpace:
         taps = filter_.kernel.abs()
         absolute = math.sqrt(float(taps.sum((0, 2)).max()) * float(taps.sum((1, 2)).max())) * _UP
         phases = 32 * UNIT_ROUNDOFF * (1 + max(self.base) * max(fine))
-        uncertainty = ((filter_.error + gamma(filter_.kernel.shape[2] + 8) + phases) * absolute + filter_.moved) * _UP
+        uncertainty = ((filter_.error + product_error(filter_.kernel.shape[2] + 8, complex_entries=True) + phases) * absolute + filter_.moved) * _UP
         rounding = math.sqrt(2) * gamma(2 * symbols.shape[1] * max(symbols.shape[2:]) + 8) * absolute
         if all(s == 1 for s in filter_.stride):
             return SymbolMap(symbols, absolute, rounding, uncertainty)
@@ -367,6 +392,8 @@ class SymbolSpace:
         return SymbolMap(folded.flatten(3).flatten(1, 2), absolute, rounding, uncertainty)
 
     def _symbols(self, filter_: Filter, finer: tuple[int, ...]) -> torch.Tensor:
+        if len(filter_.offsets) == 1 and not filter_.offsets.any():
+            return filter_.kernel[None, None, :, :, 0].expand(1, math.prod(finer), -1, -1)
         aliases = torch.tensor(list(itertools.product(*[range(f) for f in finer]))).reshape(-1, len(finer))
         base = torch.tensor(self.base)
         points = base * torch.tensor(finer)
