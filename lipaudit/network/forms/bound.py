@@ -16,7 +16,7 @@ from lipaudit.network.forms.search import minimise
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.propagate import Value
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Rigor
 
 NAME = "forms"

@@ -10,7 +10,7 @@ import torch
 
 from lipaudit.graph.evaluate import evaluate
 from lipaudit.graph.node import Ref
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.network.forms.program import constants_of
 from lipaudit.network.forms.steps import Linear
 from lipaudit.spectral.convolution.geometry import Convolution

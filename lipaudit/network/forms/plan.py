@@ -13,7 +13,7 @@ from lipaudit.network.forms.spaces import DenseSpace, Space, is_spatial
 from lipaudit.network.forms.steps import Linear, Program, Slopes, Step, Tensor
 from lipaudit.network.forms.symbol_space import NotRepresentableError, SymbolSpace, as_filters
 from lipaudit.network.propagate import Propagation, Value, combine
-from lipaudit.rules.rule import Status
+from lipaudit.rules.effect import Status
 
 
 @dataclass(frozen=True)

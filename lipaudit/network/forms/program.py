@@ -10,11 +10,11 @@ import torch
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
 from lipaudit.graph.passes.activations import ACTIVATION
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.graph.passes.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
 from lipaudit.network.propagate import Propagation
-from lipaudit.rules.rule import Combination, Effect, Status
+from lipaudit.rules.effect import Combination, Effect, Status
 from lipaudit.spectral.bracket import Rigor
 
 

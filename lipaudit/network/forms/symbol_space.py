@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 
 from lipaudit.graph.node import Node, Ref
-from lipaudit.graph.passes.linear import CONVOLUTION, SCALE
+from lipaudit.graph.linear import CONVOLUTION, SCALE
 from lipaudit.network.forms.dense_maps import DenseMap
 from lipaudit.network.forms.spaces import Map, channels, group_positions, is_spatial, window_geometry
 from lipaudit.network.forms.steps import Groups, Linear, Program, Step, Tensor, Windows
