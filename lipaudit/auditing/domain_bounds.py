@@ -10,6 +10,7 @@ from lipaudit.auditing.constants import LayerConstants
 from lipaudit.auditing.domain import pixels_of
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
+from lipaudit.auditing.values import EFFORTS
 from lipaudit.network.bound import Problem, Result
 from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
@@ -43,7 +44,7 @@ def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, c
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
         propagation = propagate(network.simple, constants.effects, extents, wider)
-        return Problem(network.simple, domain, propagation, extents, constants.norms)
+        return Problem(network.simple, domain, propagation, extents, constants.norms, EFFORTS[request.effort])
 
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)

@@ -97,6 +97,7 @@ class AuditOptions(LoadOptions):
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     method: str = GRAM
+    effort: str = "none"
     lower_bound: bool = False
     save_pair: str | None = None
     freeze_random: int | None = None
@@ -129,6 +130,7 @@ class AuditOptions(LoadOptions):
 
     def _check_together(self) -> None:
         self._check_structure()
+        self._check_effort()
         self._check_domain()
         self._check_normalisation()
         if self.is_published or self.iterations is not None:
@@ -154,6 +156,16 @@ class AuditOptions(LoadOptions):
         if self.is_published or self.iterations is not None:
             option = spell("method") if self.is_published else spell("iterations")
             raise ConflictError(option, spell("structure"), "an audit of the structure computes no norms")
+
+    def _check_effort(self) -> None:
+        if self.effort == "none":
+            return
+        if self.structure:
+            reason = "an audit of the structure computes no bounds"
+            raise ConflictError(spell("effort", self.effort), spell("structure"), reason)
+        if self.is_published:
+            reason = "a tighter bound starts from certified norms"
+            raise ConflictError(spell("effort", self.effort), spell("method", self.method), reason)
 
     def _check_domain(self) -> None:
         given = [name for name in ("around", "radius") if getattr(self, name) is not None]

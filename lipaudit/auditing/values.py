@@ -20,6 +20,8 @@ from lipaudit.option_names import spell
 GRAM = "gram"  # the method of lipaudit's own norms
 DEVICES = ("auto", "cpu", "cuda")
 DOMAINS = ("global", "pixels", "ball")
+EFFORTS = {"none": 0.0, "quick": 5e10, "standard": 5e11, "thorough": 2e13}
+"""The operations that the search for a tighter bound of the whole network may take, by the name of the effort."""
 MOST_ITERATIONS = 1_000_000
 _TOLERANCES = (1e-9, 1.0)
 _WEIGHTS = "a tag, the name of a file, or 'random'"
@@ -168,6 +170,12 @@ def _flag(name: str, value: object) -> object:
     return value
 
 
+def _effort(_name: str, value: object) -> object:
+    if not isinstance(value, str) or value not in EFFORTS:
+        raise UnknownChoiceError("effort", value, tuple(EFFORTS))
+    return value
+
+
 def _domain(_name: str, value: object) -> object:
     if not isinstance(value, str) or value not in DOMAINS:
         raise UnknownChoiceError("domain", value, DOMAINS)
@@ -274,6 +282,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "method": _method,
     "methods": _methods,
     "iterations": _iterations,
+    "effort": _effort,
     "time_limit": _above_0,
     "cache": _path,
     "save_pair": _path,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lipaudit.auditing.values import DOMAINS
+from lipaudit.auditing.values import DOMAINS, EFFORTS
 from lipaudit.cli.display_options import display_options
 from lipaudit.cli.fleet_options import fleet_options
 from lipaudit.cli.gates import gate_options
@@ -88,6 +88,14 @@ audit_options = with_options(
         type=ITERATIONS,
         metavar="N",
         help="Iterations or samples of a published method that has any. Default: see `lipaudit methods`.",
+    ),
+    click.option(
+        "--effort",
+        type=click.Choice(tuple(EFFORTS)),
+        default="none",
+        show_default=True,
+        help="Also search for a tighter bound of the whole network over all inputs, by quadratic forms carried backwards: at most 5e10, "
+        "5e11 or 2e13 operations, which is some seconds, a minute or an hour on one core. The least bound is printed.",
     ),
     click.option(
         "--lower-bound",

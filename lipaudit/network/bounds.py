@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from lipaudit.errors import RegistryError
 from lipaudit.network.bound import BoundFunction, NetworkBound, Problem, Result
+from lipaudit.network.forms.bound import quadratic_forms
 from lipaudit.network.product_rule import product_rule
 from lipaudit.network.propagate import Value, join_outputs
 from lipaudit.rules.effect import Status
@@ -20,17 +21,24 @@ from lipaudit.spectral.bracket import Rigor
 
 NETWORK_BOUNDS: dict[str, BoundFunction] = {
     "product": product_rule,
+    "forms": quadratic_forms,
 }
+# the methods that search, and are left out where no work is allowed
+_SEARCHES = frozenset({"forms"})
 
 
 def network_bounds(problem: Problem) -> tuple[Result, ...]:
     """What every method in the table says of a network, in the order of the table.
+
+    Methods that search are left out where ``problem.work`` allows no operations.
 
     Raises:
         RegistryError: if a method returns another name than its own, or leaves out an output.
     """
     results = []
     for name, bound in NETWORK_BOUNDS.items():
+        if name in _SEARCHES and problem.work <= 0:
+            continue
         result = bound(problem)
         if result.name != name:
             raise RegistryError(f"the network bound {name} returned a result named {result.name}")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import torch
 
+from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result
+from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.chain import Chain
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.plan import Limits, cost, plan
 from lipaudit.network.forms.program import NoProgramError, program_of
 from lipaudit.network.forms.search import minimise
 from lipaudit.network.forms.segment import Segment
-from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.propagate import Value
 from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Rigor
@@ -22,10 +23,11 @@ from lipaudit.spectral.bracket import Rigor
 NAME = "forms"
 
 # How closely the smoothed largest eigenvalue follows the largest one: the stages of the search.
-_SHARPNESS = (10.0, 40.0, 160.0, 640.0)
-_MOST_EVALUATIONS = 400
+_SHARPNESS = (10.0, 40.0, 160.0, 640.0, 5000.0, 40000.0)
+_MOST_EVALUATIONS = 600
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
 _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
+_FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 # A proof costs about as much as so many evaluations.
 _PROOF = 4.0
 
@@ -43,30 +45,45 @@ class Tightened:
 
 def quadratic_forms(problem: Problem) -> Result:
     """The least product of the segments' factors that was found and proved within ``problem.work`` operations."""
-    if problem.propagation.network.status is not Status.FINITE:
-        return NotApplicable(NAME, "the product rule has no finite bound to start from")
-    if not problem.norms.weights_known:
-        return NotApplicable(NAME, "the weights are not known")
-    if problem.work <= 0:
-        return NotApplicable(NAME, "no work is allowed beyond the product rule")
+    product = problem.propagation.network
+    reason = _refusal(problem)
+    if reason:
+        return NotApplicable(NAME, reason)
     try:
         program = program_of(problem.graph, problem.propagation)
         chain = plan(program, problem.propagation, limits_for(problem.work))
         if chain is None:
-            return NotApplicable(NAME, "no part of the network has forms of the size that the work allows")
+            return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
         tightened = tighten(chain, problem.work)
-    except (NoProgramError, InfeasibleError) as reason:
-        return NotApplicable(NAME, str(reason))
-    rigor = (
-        Rigor.NUMERICAL
-        if program.numerical or problem.propagation.network.rigor is Rigor.NUMERICAL
-        else Rigor.CERTIFIED
-    )
+    except NoProgramError as error:
+        return NotApplicable(NAME, f"It has no forms for this network: {error}.")
+    except InfeasibleError as error:
+        return NotApplicable(NAME, f"No multipliers were found that prove a bound, at {error}.")
+    rigor = Rigor.NUMERICAL if program.numerical else product.rigor
     value = Value(Status.FINITE, tightened.log_upper, rigor)
     outputs = {
         name: value if value.log_upper < each.log_upper else each for name, each in problem.propagation.outputs.items()
     }
-    return NetworkBound(NAME, value, outputs, note=f"{len(chain.parts)} segments, {chain.unknowns} multipliers")
+    sizes = (
+        f"{len(chain.parts)} segments, {chain.unknowns} multipliers and weights, {tightened.evaluations} evaluations"
+    )
+    return NetworkBound(NAME, value, outputs, note=f"{sizes}; {problem.work:g} operations allowed")
+
+
+def _refusal(problem: Problem) -> str:
+    """Why the method does not begin, empty where it does."""
+    product = problem.propagation.network
+    if problem.domain is not GLOBAL:
+        return "Forms bound a network over all inputs only."
+    if product.status is not Status.FINITE:
+        return "The product of the operations' constants, from which the search starts, is not finite."
+    if product.rigor is Rigor.ESTIMATE:
+        return "The product of the operations' constants, from which the search starts, is an estimate."
+    if not problem.norms.weights_known:
+        return "It needs the values of the weights."
+    if product.log_upper == -math.inf:
+        return "The output does not depend on the input."
+    return "" if problem.work > 0 else "No work is allowed beyond the product of the operations' constants."
 
 
 def limits_for(work: float) -> Limits:
@@ -92,7 +109,7 @@ def tighten(chain: Chain, work: float) -> Tightened:
         def objective(x: torch.Tensor, sharpness: float = sharpness) -> tuple[float, torch.Tensor] | None:
             try:
                 return chain.value(x, sharpness)
-            except InfeasibleError:
+            except _FAILURES:
                 return None
 
         logs, _, spent = minimise(objective, logs, share)
@@ -106,12 +123,12 @@ def _start(chain: Chain, allowed: int) -> tuple[torch.Tensor, int]:
         try:
             logs = chain.start(how)
             value, _ = chain.value(logs, math.inf)
-        except InfeasibleError:
+        except _FAILURES:
             continue
         if found is None or value < found[0]:
             found = value, logs
     if found is None:
-        raise InfeasibleError("no multipliers were found that prove anything")
+        raise InfeasibleError("the start of the search")
     return found[1], 4
 
 
@@ -120,7 +137,7 @@ def _proved(chain: Chain, logs: torch.Tensor, used: int) -> Tightened:
     for raised in _raised(chain, logs):
         try:
             log_upper, terms = chain.certified(raised)
-        except InfeasibleError:
+        except _FAILURES:
             continue
         if found is None or log_upper < found.log_upper:
             found = Tightened(chain, raised, log_upper, tuple(terms), used)
@@ -128,7 +145,7 @@ def _proved(chain: Chain, logs: torch.Tensor, used: int) -> Tightened:
         if log_upper <= value / 2 + 2.0**-30:
             break
     if found is None:
-        raise InfeasibleError("the multipliers that were found cannot be proved")
+        raise InfeasibleError("the proof of what was found")
     return found
 
 

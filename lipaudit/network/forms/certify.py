@@ -1,12 +1,12 @@
-"""Proof of a segment's bound from its multipliers and metrics, in float64 with margins for every rounding. It shares nothing with the search.
+"""Proof of a segment's bound from its multipliers and metrics, in float64 with margins for every rounding.
 
 The elimination of :mod:`lipaudit.network.forms.elimination` is done once more. What a computed block may be off by is bounded in the
-Frobenius norm and added to the diagonal of the form, |x_a* E x_b| <= ||E|| (s |x_a|^2 + |x_b|^2 / s) / 2 for every s > 0, so that the
+Frobenius norm and added to the diagonal of the form, 2 |x_a* E x_b| <= ||E|| (s |x_a|^2 + |x_b|^2 / s) for every s > 0, so that the
 form stays an upper bound in exact arithmetic:
 
-- products: |fl(A* B) - A* B| <= gamma |A|* |B| (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.5; complex ones by
-  :mod:`lipaudit.spectral.rounding`), in norm gamma ||A||_F ||B||_F, or gamma |||A||| ||B||_F for a linear map, with |||A|||^2 the largest row
-  sum of |A| times its largest column sum;
+- products: |fl(A* B) - A* B| <= gamma |A|* |B| (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.5; complex
+  ones by :mod:`lipaudit.spectral.rounding`), in norm gamma ||A||_F ||B||_F, or gamma |||A||| ||B||_F for a linear map, with
+  |||A|||^2 the largest row sum of |A| times its largest column sum;
 - weights that are known up to a relative error e: an operator that is off by at most e |||A|||;
 - X = M - H: the Cholesky factor C of X - mu I satisfies C C* <= X if mu is at least the backward error (section 10.1), so that
   B* X^-1 B <= B* (C C*)^-1 B; the computed W = C^-1 B is off by at most gamma ||C||_F ||W||_F / sigma_min(C) (section 8.1), and
@@ -63,6 +63,8 @@ def certified_factor(
             _maximise(form, step, multipliers[step.output.name], space)
     roots = torch.cat([inner[t.name][space.metric_units(t)] for t in program.inputs]).rsqrt()
     matrix = joined(form, program.inputs, space)
+    if not bool(torch.isfinite(torch.view_as_real(matrix) if matrix.is_complex() else matrix).all()):
+        raise InfeasibleError("the input")
     # the roots and both products: five roundings of every entry
     error = (
         8 * UNIT_ROUNDOFF * float((matrix.abs() * (roots[:, None] * roots)).square().sum((-1, -2)).sqrt().max()) * _UP
@@ -73,6 +75,10 @@ def certified_factor(
 def _norm(matrix: torch.Tensor) -> float:
     """An upper bound of the Frobenius norm, over all frequencies."""
     return float(torch.linalg.vector_norm(matrix, dim=(-2, -1)).max()) * _UP
+
+
+def _rows(diagonal: torch.Tensor) -> torch.Tensor:
+    return diagonal[None] if diagonal.dim() == 1 else diagonal
 
 
 def _put_in(form: Form, step: Linear, space: Space) -> None:
@@ -97,7 +103,7 @@ def _put_in(form: Form, step: Linear, space: Space) -> None:
                 block = maps[k].adjoint(pulled[i].mH).mH
                 inner = (maps[i].rounding + maps[i].uncertainty) * size  # of A_i* G
                 outer = (maps[k].rounding + maps[k].uncertainty) * (_norm(pulled[i]) + inner)
-                off(first, names[k], inner * maps[k].absolute + outer)
+                off(first, names[k], inner * (maps[k].absolute + maps[k].uncertainty) + outer)
                 off(first, names[k], _added(form, first, names[k], (block + block.mH) / 2 if i == k else block))
     _add_errors(form, errors)
 
@@ -124,8 +130,8 @@ def _add_errors(form: Form, errors: Mapping[tuple[str, str], float]) -> None:
         if a == b:
             diagonals[a] = diagonals.get(a, 0.0) + error
         else:
-            diagonals[a] = diagonals.get(a, 0.0) + error * weight / 2
-            diagonals[b] = diagonals.get(b, 0.0) + error / weight / 2
+            diagonals[a] = diagonals.get(a, 0.0) + error * weight
+            diagonals[b] = diagonals.get(b, 0.0) + error / weight
     for name, error in diagonals.items():
         # the addition itself is rounded
         error = error * _UP + 4 * UNIT_ROUNDOFF * _scale(form.get(name, name)) + _TINY
@@ -149,11 +155,15 @@ def _maximise(form: Form, step: Constraint, multipliers: torch.Tensor, space: Sp
     added = terms(step, multipliers, space)
     n = space.positions(step.output)
     x = multiplier_matrix(added.output, own)
-    # each entry of X was rounded a few times (a product, a sum over a group, the difference); so was S
-    off = 8 * UNIT_ROUNDOFF * (float(added.output.abs().max()) + _norm(x))
-    off += sum(4 * UNIT_ROUNDOFF * float(s.abs().max()) for s in added.cross.values())
     for name, diagonal in added.cross.items():
         rows[name] = with_diagonal(rows.get(name), diagonal, x)
+    # each entry of X was rounded a few times (a product, a sum over a group, the difference); so were S and what it was added to
+    off = 8 * UNIT_ROUNDOFF * (_norm(_rows(added.output)) + _norm(x))
+    crossed = {
+        name: 4 * UNIT_ROUNDOFF * (float(diagonal.abs().max()) + float(rows[name].abs().max())) * _UP
+        for name, diagonal in added.cross.items()
+    }
+    off += sum(crossed.values())
     factor, smallest = _factor(x, off, step.output.name)
     names = list(rows)
     halves = {name: torch.linalg.solve_triangular(factor, rows[name].to(factor.dtype), upper=False) for name in names}
@@ -168,9 +178,9 @@ def _maximise(form: Form, step: Constraint, multipliers: torch.Tensor, space: Sp
             errors[first, second] += (unit * a * b + solved[first] * (b + solved[second]) + a * solved[second]) * _UP
     for name, diagonal in added.sources.items():
         form.add_diagonal(name, diagonal)
-        errors[name, name] = errors.get((name, name), 0.0) + 8 * UNIT_ROUNDOFF * _norm(torch.atleast_2d(diagonal))
-    for name, diagonal in added.cross.items():  # what the rounding of S may cost the input
-        errors[name, name] = errors.get((name, name), 0.0) + 4 * UNIT_ROUNDOFF * float(diagonal.abs().max())
+        errors[name, name] = errors.get((name, name), 0.0) + 8 * UNIT_ROUNDOFF * _norm(_rows(diagonal))
+    for name, error in crossed.items():  # what the rounding of S may cost the input
+        errors[name, name] = errors.get((name, name), 0.0) + error
     _add_errors(form, errors)
 
 
@@ -229,7 +239,8 @@ def _largest_eigenvalue(matrix: torch.Tensor, error: float) -> float:
 
 def _estimate(matrix: torch.Tensor) -> torch.Tensor:
     if len(matrix) * matrix.shape[-1] ** 3 <= 1e9:
-        return torch.linalg.eigvalsh(matrix).amax()
+        values: torch.Tensor = torch.linalg.eigvalsh(matrix)
+        return values.amax()
     x = torch.linspace(1.0, 2.0, matrix.shape[-1], dtype=torch.float64).to(matrix.dtype)[:, None]
     x = x.expand(len(matrix), -1, 1)
     for _ in range(100):

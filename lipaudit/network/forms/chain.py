@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -116,20 +116,14 @@ class Chain:
             if isinstance(part, Scalar):
                 outer, inner = (self._logs(tensor, logs).exp() for tensor in (part.output, part.source))
                 ratio = float(outer.max()) / float(inner.min())
-                terms.append(part.log_constant + round_up(math.log(ratio) / 2, 8))
+                terms.append(
+                    part.log_constant + (math.log(ratio) / 2 + 2.0**-50)
+                )  # off by some 2^-52 where the ratio is about 1
                 continue
             multipliers = {name: logs[place].exp() for name, place in part.places.items()}
             metrics = (self._metrics(tensors, logs) for tensors in (part.program.outputs, part.program.inputs))
             terms.append(round_up(math.log(certified_factor(part.program, part.space, multipliers, *metrics)) / 2, 8))
         return round_up(math.fsum(terms), 4), terms
-
-    def named(self, logs: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """Multipliers by the names of the constraints' outputs, metrics by the names of the tensors at the cuts, with "metric " before them."""
-        found = {f"metric {name}": logs[place].exp() for name, place in self.places.items()}
-        for part in self.parts:
-            if isinstance(part, Segment):
-                found.update({name: logs[place].exp() for name, place in part.places.items()})
-        return found
 
 
 def _sources(part: Segment | Scalar) -> tuple[Tensor, ...]:

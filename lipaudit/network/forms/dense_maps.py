@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from lipaudit.graph.evaluate import evaluate
-from lipaudit.graph.node import Ref
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
-from lipaudit.network.forms.program import constants_of
+from lipaudit.network.forms.program import UNCHANGED, constants_of
 from lipaudit.network.forms.steps import Linear
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.power_iteration import apply
@@ -26,7 +26,8 @@ _WRITTEN_OUT = 2**22
 class DenseMap:
     """The linear map A_i of one source of a linear step, on all entries of its tensors.
 
-    Columns are differences of tensors, flattened: ``apply`` takes (size of the source, m) to (size of the output, m), ``adjoint`` the other way.
+    Columns are differences of tensors, flattened: ``apply`` takes (size of the source, m) to (size of the output, m), ``adjoint``
+    the other way.
     """
 
     step: Linear
@@ -37,13 +38,13 @@ class DenseMap:
         """The map as a matrix (size of the output, size of the source), None where it would be large."""
         x, y = self.step.sources[self.source], self.step.output
         if self.step.node.op == DENSE and math.prod(y.shape[:-1]) == 1:
-            weight: torch.Tensor = self.step.node.payload.weight.to(torch.float64)
-            return weight
+            weight: torch.Tensor = self.step.node.payload.weight
+            return weight.to(torch.float64)
         if x.size * y.size > _WRITTEN_OUT:
             return None
         return self._pulled_back(torch.eye(y.size, dtype=torch.float64)).T.contiguous()
 
-    def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+    def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ARG002
         """A times columns (1, size of the source, m); of complex ones the real and the imaginary parts by themselves."""
         if self.matrix is not None:
             return self.matrix.to(columns.dtype) @ columns
@@ -66,7 +67,7 @@ class DenseMap:
     def absolute(self) -> float:
         """|||A|||: the root of the largest row sum of |A| times its largest column sum, an upper bound of || |A| ||."""
         node, y = self.step.node, self.step.output
-        if node.op == CONVOLUTION:
+        if node.op == CONVOLUTION and node.payload.padding_mode == "zeros":
             kernel = node.payload.kernel.to(torch.float64).abs()
             return (
                 math.sqrt(float(kernel.sum((0, *range(2, kernel.dim()))).max()) * float(kernel.flatten(1).sum(1).max()))
@@ -96,7 +97,9 @@ class DenseMap:
         error = float(getattr(payload, "error", 0.0)) if self.step.node.op in (CONVOLUTION, DENSE, SCALE) else 0.0
         error += max((constant.error for constant in constants_of(self.step.node)), default=0.0)
         moved = float(getattr(payload, "moved", 0.0)) if self.step.node.op == CONVOLUTION else 0.0
-        return ((error + 16 * UNIT_ROUNDOFF) * self.absolute + moved) * _UP
+        # the coefficients of an interpolation come from coordinates, whose rounding grows with the size
+        entries = 16 * UNIT_ROUNDOFF * (self.step.output.size if "upsample" in self.step.node.op else 1)
+        return ((error + entries) * self.absolute + moved) * _UP
 
     @property
     def _terms(self) -> int:
@@ -111,8 +114,12 @@ class DenseMap:
             factor = _along(node.payload.factor.to(torch.float64), node.payload.axis, len(x.shape))
             return (batch * factor).flatten(1).T
         if node.op == DENSE:
-            return (batch @ node.payload.weight.to(torch.float64)).flatten(1).T
-        with torch.enable_grad():
+            weight: torch.Tensor = node.payload.weight.to(torch.float64)
+            return (batch @ weight).flatten(1).T
+        if node.op in UNCHANGED:
+            return columns
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # where columns cannot be taken all at once, it takes longer
             start = torch.zeros(x.shape, dtype=torch.float64, requires_grad=True)
             (pulled,) = torch.autograd.grad(self._evaluate(start), start, batch, is_grads_batched=True)
         return pulled.flatten(1).T.contiguous()
@@ -120,38 +127,29 @@ class DenseMap:
     def _evaluate(self, value: torch.Tensor) -> torch.Tensor:
         """The output where this source has the given value and the others are zero."""
         node = self.step.node
+        if self.step.part is not None:
+            return self._part(value, *self.step.part)
         if node.op == CONVOLUTION:
             return convolve(node.payload, value)
         if node.op == DENSE:
-            return value @ node.payload.weight.to(torch.float64).T
+            weight: torch.Tensor = node.payload.weight.to(torch.float64)
+            return value @ weight.T
         if node.op == SCALE:
             return value * _along(node.payload.factor.to(torch.float64), node.payload.axis, value.dim())
-        values = {}
+        values: dict[str, torch.Tensor] = {}
+        if not {source.name for source in self.step.sources} <= {ref.name for ref in node.refs}:
+            raise ValueError(f"{node.name} does not read what its step reads")
         for k, source in enumerate(self.step.sources):
             values[source.name] = value if k == self.source else torch.zeros(source.shape, dtype=torch.float64)
         for ref in node.refs:  # operands that are not read
             if ref.name not in values:
                 values[ref.name] = torch.zeros(ref.info.shape, dtype=torch.float64)
-        if node.op == "getitem":
-            return self._part(value)
         result = evaluate(node, values, torch.float64)
         return torch.cat([part.flatten() for part in result]) if isinstance(result, tuple) else result
 
-    def _part(self, value: torch.Tensor) -> torch.Tensor:
-        """One of several outputs, which are kept one behind the other."""
-        node = self.step.node
-        (source,) = node.refs
-        assert isinstance(source, Ref)
-        index = node["index"]
-        assert isinstance(index, int)
-        start = sum(math.prod(shape) for shape in self.sizes[:index])
-        return value.flatten()[start : start + self.step.output.size].reshape(self.step.output.shape)
-
-    @property
-    def sizes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the outputs of the operation that a ``getitem`` picks from."""
-        shapes = self.step.node.payload
-        return tuple(shapes) if shapes else ()
+    def _part(self, value: torch.Tensor, axis: int, start: int, size: int) -> torch.Tensor:
+        """Neighbouring entries along an axis."""
+        return value.narrow(axis, start, size).reshape(self.step.output.shape)
 
 
 def convolve(payload: Convolution, value: torch.Tensor) -> torch.Tensor:
@@ -163,9 +161,9 @@ def convolve(payload: Convolution, value: torch.Tensor) -> torch.Tensor:
     result: torch.Tensor = transposed(
         value.to(torch.float64), payload.kernel.to(torch.float64), None, payload.stride, padding, payload.output_padding,
         payload.groups, payload.dilation,
-    )  # type: ignore[call-overload]  # fmt: skip
+    )  # fmt: skip
     return result
 
 
 def _along(factor: torch.Tensor, axis: int, dims: int) -> torch.Tensor:
-    return factor if factor.numel() == 1 else factor.reshape([-1 if k == axis else 1 for k in range(dims)])
+    return factor if factor.numel() == 1 else factor.reshape([-1 if k == axis % dims else 1 for k in range(dims)])

@@ -36,7 +36,8 @@ class InfeasibleError(Exception):
 class Eliminated:
     """What the elimination of one constraint leaves for the way forward: z = X^-1 sum_k B_k x_k.
 
-    Where a diagonal form passed a constraint on norms (:mod:`lipaudit.network.forms.pass_through`) there are no rows, and ``factor`` is H_zz.
+    Where a diagonal form passed a constraint on norms (:mod:`lipaudit.network.forms.pass_through`) there are no rows, and ``factor``
+    is H_zz.
     """
 
     factor: torch.Tensor

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.network.forms.spaces import Space
+from lipaudit.network.forms.spaces import Space, is_spatial
 from lipaudit.network.forms.steps import Constraint, Groups, Slopes, Windows
 
 
@@ -29,7 +29,11 @@ def count(step: Constraint, space: Space) -> int:
     if isinstance(step, Slopes | Windows):
         return int(space.units(step.output).max()) + 1
     if isinstance(step, Groups):
-        return 2 * len(step.members) * (1 if space.extends_by_zero else step.output.size // _members(step))
+        return (
+            2
+            * len(step.members)
+            * (1 if space.extends_by_zero and is_spatial(step.output) else step.output.size // _members(step))
+        )
     return 1
 
 
@@ -115,7 +119,8 @@ def _largest(own: torch.Tensor) -> torch.Tensor:
     rows: torch.Tensor = own.abs().sum(-1).amax()
     if own.shape[-1] > 512:
         return rows.clamp_min(1e-280)
-    return torch.linalg.eigvalsh(own).amax().clamp_min(1e-280)
+    values: torch.Tensor = torch.linalg.eigvalsh(own)
+    return values.amax().clamp_min(1e-280)
 
 
 def perron_weights(own: torch.Tensor, positions: int, number: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Diagonal forms pass constraints on norms as they are: no multiplier has to be found.
 
-Where a tensor z is alive alone with a form diag(p), |z_w|^2 <= sum of v_i^2 over the window w gives p_w times that sum, and |z|^2 <= sum_i w_i
-|v_i|^2 gives max p times that. Groups of entries that are sorted keep their largest weight.
+Where a tensor z is alive alone with a form diag(p), |z_w|^2 <= sum of v_i^2 over the window w gives p_w times that sum, and
+|z|^2 <= sum_i w_i |v_i|^2 gives max p times that. Groups of entries that are sorted keep their largest weight.
 """
 
 from __future__ import annotations

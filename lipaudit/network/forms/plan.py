@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lipaudit.network.forms.chain import Chain, Scalar
+from lipaudit.network.forms.filters import NotRepresentableError, as_filters
 from lipaudit.network.forms.restrictions import with_restrictions
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import DenseSpace, Space, is_spatial
 from lipaudit.network.forms.steps import Linear, Program, Slopes, Step, Tensor
-from lipaudit.network.forms.symbol_space import NotRepresentableError, SymbolSpace, as_filters
-from lipaudit.network.propagate import Propagation, Value, combine
+from lipaudit.network.forms.symbol_space import SymbolSpace
+from lipaudit.network.propagate import Propagation, Value, combine, join_outputs
 from lipaudit.rules.effect import Status
 
 
@@ -149,7 +150,7 @@ def _batch(tensor: Tensor, space: Space) -> int:
 
 
 def log_constant(program: Program, propagation: Propagation) -> float:
-    """log of the constant that the product rule gives a part of a network with one input and one output."""
+    """log of the constant that the product rule gives a part of a network with one input, for all of its outputs together."""
     values: dict[str, Value] = {t.name: Value(Status.FINITE, 0.0) for t in program.inputs}
     for step in program.steps:
         node = step.node
@@ -157,4 +158,4 @@ def log_constant(program: Program, propagation: Propagation) -> float:
             ref.name: values.get(ref.name, Value(Status.FINITE, -math.inf)) for ref in node.refs
         }
         values[step.output.name] = combine(propagation.effects[node.name], node, read)
-    return max(values[t.name].log_upper for t in program.outputs)
+    return join_outputs([values[t.name] for t in program.outputs]).log_upper

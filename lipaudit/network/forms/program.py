@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
 from lipaudit.graph.passes.activations import ACTIVATION
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
 from lipaudit.network.propagate import Propagation
@@ -35,11 +36,14 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
     needed = _needed(graph, propagation.effects)
     tensors: dict[str, Tensor] = {}
     inputs, steps = [], list[Step]()
+    producers = {node.name: node for node in graph}
     numerical = False
     for node in graph:
         if node.name not in needed:
             continue
         tensors[node.name] = Tensor(node.name, _shape(node.outputs))
+        if node.op in _SPLITS and len(node.refs) == 1:
+            tensors[node.name] = Tensor(node.name, tensors[node.refs[0].name].shape)
         if node.op == "input":
             inputs.append(tensors[node.name])
             continue
@@ -47,11 +51,15 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
         if effect.status is not Status.FINITE:
             raise NoProgramError(f"{node.name} ({node.op}) has no finite constant")
         step = _step(node, effect, tensors, propagation)
+        if isinstance(step, Linear):
+            step = replace(step, part=_part(node, producers, tensors))
         if not isinstance(step, Linear):
             numerical |= any(f.rigor is Rigor.NUMERICAL for f in effect.factors)
             if any(f.rigor is Rigor.ESTIMATE for f in effect.factors):
                 raise NoProgramError(f"the constant of {node.name} ({node.op}) is an estimate")
         steps.append(step)
+    if not inputs:
+        raise NoProgramError("the outputs do not depend on the input")
     return Program(tuple(inputs), tuple(tensors[name] for name in graph.outputs), tuple(steps), numerical)
 
 
@@ -71,6 +79,35 @@ def _read(node: Node, effect: Effect) -> list[Ref]:
     return [ref for ref, factor in zip(refs, effect.factors, strict=True) if factor.log_upper != -math.inf]
 
 
+def _part(node: Node, producers: Mapping[str, Node], tensors: Mapping[str, Tensor]) -> tuple[int, int, int] | None:
+    """What an operation that splits a tensor keeps of it (everything), and what the choice of one of several outputs takes."""
+    if node.op in _SPLITS:
+        axis = _axis(node, tensors[node.name])
+        return axis, 0, tensors[node.name].shape[axis]
+    if node.op != "getitem":
+        return None
+    (ref,), index = node.refs, node["index"]
+    assert isinstance(index, int)
+    parent = producers[ref.name]
+    index %= len(parent.outputs)
+    if parent.op not in _SPLITS:  # its outputs stand one behind the other
+        sizes = [math.prod(o.shape) if o.dtype.is_floating_point else 0 for o in parent.outputs]
+        if len(parent.outputs) == 1 and len(parent.outputs[0].shape) != 1:
+            raise NoProgramError(f"{node.name} takes the only output of {parent.name}")
+        return 0, sum(sizes[:index]), sizes[index]
+    axis = _axis(parent, tensors[parent.name])
+    sizes = [1 if parent.op == "aten.unbind.int" else o.shape[axis] for o in parent.outputs]
+    if sum(sizes) != tensors[parent.name].shape[axis]:
+        raise NoProgramError(f"the parts of {parent.name} do not make up what it splits")
+    return axis, sum(sizes[:index]), sizes[index]
+
+
+def _axis(node: Node, tensor: Tensor) -> int:
+    axis = node.get("dim", 0)
+    assert isinstance(axis, int)
+    return axis % len(tensor.shape)
+
+
 def _shape(outputs: tuple[TensorInfo, ...]) -> tuple[int, ...]:
     if any(o.dtype.is_complex for o in outputs):
         raise NoProgramError("complex numbers have no forms")
@@ -88,20 +125,31 @@ def _step(node: Node, effect: Effect, tensors: Mapping[str, Tensor], propagation
     if len(read) == 1:
         (source,) = (tensors[ref.name] for ref in read)
         (factor,) = (f for f in effect.factors if f.log_upper != -math.inf)
-        constant = math.exp(factor.log_upper) * (1 + 2**-50)
+        constant = _exp(factor.log_upper)
         if source.shape == output.shape and (interval := _slopes(node, constant)) is not None:
             return Slopes(output, (source,), *interval, node)
         if node.op in _MAX_POOLS and constant >= 1 and len(node.outputs) == 1:
             return Windows(output, (source,), node)
         if node.op == ORDERED_PAIRS:
             return Groups(output, (source,), node.payload.axis, _ordered(node.payload), node)
-    return Bounded(output, *_weights(effect, read, tensors, propagation), node)
+    operands, weights = _weights(effect, read, tensors, propagation)
+    return Bounded(output, operands, tuple(len(node.outputs) * weight for weight in weights), node)
+
+
+def _exp(log: float) -> float:
+    """exp, rounded up."""
+    if log > _LARGEST_LOG:
+        raise NoProgramError("a constant is too large for its square to be a float64")
+    return math.exp(log) * (1 + 2**-50)
 
 
 def _weights(
     effect: Effect, read: list[Ref], tensors: Mapping[str, Tensor], propagation: Propagation
 ) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
-    """w with |z|^2 <= sum_i w_i |v_i|^2. A sum of constants is split in proportion to what the product rule gives the operands."""
+    """w with |z|^2 <= sum_i w_i |v_i|^2 for every output z of a node.
+
+    A sum of constants is split in proportion to what the product rule gives the operands.
+    """
     factors = [f.log_upper for f in effect.factors if f.log_upper != -math.inf]
     logs = [factor + propagation.values[ref.name].log_upper for factor, ref in zip(factors, read, strict=True)]
     weights: dict[str, float] = {}
@@ -109,12 +157,13 @@ def _weights(
         share = 1.0
         if effect.combination is Combination.SUM and len(read) > 1:
             share = math.fsum(math.exp(min(other - log, 600.0)) for other in logs) * (1 + 2**-40)
-        weights[ref.name] = (weights.get(ref.name, 0.0) + math.exp(2 * factor) * share) * (1 + 2**-48)
+        weights[ref.name] = (weights.get(ref.name, 0.0) + _exp(factor) ** 2 * share) * (1 + 2**-48)
     if not all(math.isfinite(w) for w in weights.values()):
         raise NoProgramError("a constant is too large for float64")
     return tuple(tensors[name] for name in weights), tuple(weights.values())
 
 
+_LARGEST_LOG = 300.0
 _INCREASING = {
     "aten.relu.default", "aten.relu6.default", "aten.sigmoid.default", "aten.tanh.default", "aten.hardtanh.default",
     "aten.hardsigmoid.default", "aten.softplus.default", "aten.log_sigmoid.default", "aten.atan.default", "aten.asinh.default",
@@ -122,6 +171,7 @@ _INCREASING = {
 }  # fmt: skip
 # functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
 _REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
+_LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
 _REFLECTED_NAMES = {"silu", "gelu", "gelu (tanh)", "hardswish"}
 _MAX_POOLS = {"aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default"}
 
@@ -139,10 +189,8 @@ def _slopes(node: Node, constant: float) -> tuple[float, float] | None:
         if all(isinstance(n, int | float) and n >= 0 for n in numbers):
             return (0.0, constant)
         return (-constant, constant)
-    if node.op in _REFLECTED:
-        return (1 - constant, constant)
-    if node.op == ACTIVATION and node.payload.name in _REFLECTED_NAMES:
-        return (1 - constant, constant)
+    if node.op in _REFLECTED or (node.op == ACTIVATION and node.payload.name in _REFLECTED_NAMES):
+        return (1 - constant, constant) if constant >= _LEAST_OF_THE_REFLECTED else (-constant, constant)
     if node.op in (ACTIVATION, ELEMENTWISE, "aten.mish.default", "aten.abs.default", "aten.celu.default"):
         return (-constant, constant)
     if node.op == "aten.clamp.default":
@@ -192,7 +240,15 @@ _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
         "clone.default", "contiguous.default", "dropout.default", "detach.default", "lift_fresh_copy.default",
     )
 }  # fmt: skip
+_SPLITS = {
+    "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.unbind.int", "aten.tensor_split.sections",
+}  # fmt: skip
 _CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default"}
+UNCHANGED = _CASTS | {
+    "aten.alias.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default", "aten.dropout.default",
+    "aten.lift_fresh_copy.default",
+}  # fmt: skip
+"""Operations that return their operand."""
 
 
 def is_linear(node: Node) -> bool:

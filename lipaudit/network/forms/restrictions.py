@@ -1,17 +1,18 @@
 """Where a tensor that spills over its domain is cut back to it before it is read.
 
-On the lattice the output of a padded convolution does not vanish outside of the domain, while the network's next convolution reads zeros
-there. The restriction to the domain is an operation with slopes in {0, 1}. Nothing is needed where an activation stands between, whose
-constraint holds for an output of 0 at any input, and where the reader sees the domain only: a convolution of one pixel, or one without padding.
+On the lattice the output of a padded convolution does not vanish outside of the domain, while the network's next convolution reads
+zeros there. The restriction to the domain is an operation with slopes in {0, 1}. Nothing is needed where an activation stands
+between, whose constraint holds for an output of 0 at any input, and where the reader sees the domain only: a convolution of one
+pixel, or one without padding.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from lipaudit.network.forms.filters import Filter, as_filters, is_pool
 from lipaudit.network.forms.spaces import is_spatial
 from lipaudit.network.forms.steps import Linear, Program, Slopes, Step, Tensor
-from lipaudit.network.forms.symbol_space import Filter, as_filters, is_pool
 
 
 def with_restrictions(program: Program) -> Program:

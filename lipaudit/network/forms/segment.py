@@ -95,7 +95,7 @@ class Segment:
         columns = vectors[at] * (weights[at] / values[at].clamp_min(1e-300)).sqrt()[:, None, :]
         slope, out = self._derivatives(logs, outer, eliminated, roots[:, None] * columns, at)
         shares = (weights[at][:, None, :] * vectors[at].abs() ** 2).sum((0, 2))
-        parts = shares.split([self.space.positions(tensor) for tensor in self.program.inputs])
+        parts = torch.split(shares, [self.space.positions(tensor) for tensor in self.program.inputs])
         into = {
             tensor.name: -_per_unit(part, self.space.metric_units(tensor), len(inner[tensor.name]))
             for tensor, part in zip(self.program.inputs, parts, strict=True)
@@ -111,7 +111,7 @@ class Segment:
         at: torch.Tensor,
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         sizes = [self.space.positions(tensor) for tensor in self.program.inputs]
-        inputs = dict(zip([t.name for t in self.program.inputs], columns.split(sizes, 1), strict=True))
+        inputs = dict(zip([t.name for t in self.program.inputs], torch.split(columns, sizes, 1), strict=True))
         values = push_forward(self.program, self.space, eliminated, inputs, at)
         slope = torch.zeros_like(logs)
         for step in self.constraints:

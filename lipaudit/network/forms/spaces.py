@@ -27,15 +27,22 @@ class Map(Protocol):
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
         """A* times columns (frequencies, positions of the output, m)."""
 
-    absolute: float
-    rounding: float
-    uncertainty: float
+    @property
+    def absolute(self) -> float:
+        """The root of the largest row sum of |A| times its largest column sum."""
+
+    @property
+    def rounding(self) -> float:
+        """How far A* y, computed, may be from A* y, relative to |y|."""
+
+    @property
+    def uncertainty(self) -> float:
+        """How far A may be from the map that the stored numbers define, in the spectral norm."""
 
 
 class Space(Protocol):
     """What elimination asks of a space."""
 
-    dtype: torch.dtype
     extends_by_zero: bool
     """Whether tensors are continued by zeros outside of their domain, where slopes must contain 0."""
 
@@ -74,7 +81,6 @@ def is_spatial(tensor: Tensor) -> bool:
 class DenseSpace:
     """Every entry of every tensor is a position of its own, and a unit."""
 
-    dtype = torch.float64
     extends_by_zero = False
 
     def positions(self, tensor: Tensor) -> int:

@@ -38,11 +38,16 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """dy = sum_i A_i dx_i, the node evaluated with one of its data-dependent operands at a time."""
+    """dy = sum_i A_i dx_i, the node evaluated with one of its data-dependent operands at a time.
+
+    ``part`` is (axis, start, size) for a step that takes neighbouring entries of its only source along an axis: an operation that
+    splits a tensor keeps it whole, and what picks one of its outputs takes that part.
+    """
 
     output: Tensor
     sources: tuple[Tensor, ...]
     node: Node
+    part: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)

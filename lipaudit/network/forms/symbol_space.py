@@ -18,193 +18,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 
 import torch
 
-from lipaudit.graph.node import Node, Ref
-from lipaudit.graph.linear import CONVOLUTION, SCALE
 from lipaudit.network.forms.dense_maps import DenseMap
+from lipaudit.network.forms.filters import Filter, NotRepresentableError, as_filters, is_pool
 from lipaudit.network.forms.spaces import Map, channels, group_positions, is_spatial, window_geometry
-from lipaudit.network.forms.steps import Groups, Linear, Program, Step, Tensor, Windows
-from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.network.forms.steps import Groups, Linear, Program, Tensor, Windows
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma, product_error
 
 _UP = 1 + 2.0**-30
-
-
-class NotRepresentableError(Exception):
-    """A step has no matrices per frequency; the message says which and why."""
-
-
-_SAME = {
-    "aten.dropout.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default", "aten.to.dtype",
-    "aten.to.dtype_layout", "aten._to_copy.default", "aten.alias.default",
-}  # fmt: skip
-_SUMS = {"aten.add.Tensor": 1.0, "aten.sub.Tensor": -1.0}
-
-
-@dataclass(frozen=True, eq=False)
-class Filter:
-    """y[n] = sum_a K[a] x[stride n + offsets[a]] per axis: a kernel (c_out, c_in, taps), and whether it is the adjoint that is meant."""
-
-    kernel: torch.Tensor
-    offsets: torch.Tensor
-    stride: tuple[int, ...]
-    transposed: bool = False
-    error: float = 0.0
-    moved: float = 0.0
-    reach: tuple[int, ...] = ()
-    """Zeros per axis that the tensor that is read must be continued by."""
-
-
-def as_filters(step: Linear) -> list[Filter]:
-    """The filters of a linear step between spatial tensors, one per source.
-
-    Raises:
-        NotRepresentableError: if the step is none.
-    """
-    node, spatial = step.node, len(step.output.shape) - 2
-    if node.op == CONVOLUTION:
-        return [_convolution(node.payload)]
-    shapes = [source.shape for source in step.sources]
-    if (node.op == SCALE and node.payload.axis % len(step.output.shape) == 1) or (
-        node.op == SCALE and node.payload.factor.numel() == 1
-    ):
-        factor = node.payload.factor.to(torch.float64).expand(step.output.shape[1])
-        return [_pointwise(torch.diag(factor), spatial, node.payload.error)]
-    if node.op in _SAME:
-        return [_pointwise(torch.eye(step.output.shape[1], dtype=torch.float64), spatial)]
-    if node.op in _SUMS:
-        return _sum(step, spatial)
-    if node.op == "aten.cat.default" and int(node["dim"]) in (1, 1 - len(step.output.shape)):  # type: ignore[call-overload]
-        return _joined(step, spatial)
-    if node.op == "aten.slice.Tensor":
-        return [_slice(node, shapes[0], spatial)]
-    if node.op in ("aten.constant_pad_nd.default", "aten.pad.default"):
-        return [_padded(node, shapes[0], step.output.shape, spatial)]
-    if node.op in ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default"):
-        return [_average(node, shapes[0], step.output.shape, spatial)]
-    raise NotRepresentableError(f"{node.op} has no matrix per frequency")
-
-
-def _convolution(payload: Convolution) -> Filter:
-    if payload.padding_mode != "zeros" or any(p < 0 for pair in payload.padding for p in pair):
-        raise NotRepresentableError(f"a convolution with padding {payload.padding_mode}")
-    kernel = payload.kernel.to(torch.float64)
-    groups = payload.groups
-    rows, columns = kernel.shape[0], kernel.shape[1]
-    if groups > 1:
-        whole = kernel.new_zeros(rows, columns * groups, *kernel.shape[2:])
-        for g in range(groups):
-            part = slice(g * rows // groups, (g + 1) * rows // groups)
-            whole[part, g * columns : (g + 1) * columns] = kernel[part]
-        kernel = whole
-    places = torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[2:]]).reshape(-1, kernel.dim() - 2)
-    left = torch.tensor([pair[0] for pair in payload.padding])
-    offsets = places * torch.tensor(payload.dilation) - left
-    reach = tuple(max(0, int(-offsets[:, a].min()), int(offsets[:, a].max())) for a in range(offsets.shape[1]))
-    return Filter(kernel.flatten(2), offsets, payload.stride, payload.transposed, payload.error, payload.moved, reach)
-
-
-def _pointwise(matrix: torch.Tensor, spatial: int, error: float = 0.0) -> Filter:
-    zero = torch.zeros(1, spatial, dtype=torch.long)
-    return Filter(matrix[:, :, None], zero, (1,) * spatial, error=error, reach=(0,) * spatial)
-
-
-def _sum(step: Linear, spatial: int) -> list[Filter]:
-    node, filters = step.node, []
-    if any(source.shape != step.output.shape for source in step.sources):
-        raise NotRepresentableError("a sum with broadcasting")
-    first, second = node["self"], node["other"]
-    alpha = float(node.get("alpha", 1)) * _SUMS[node.op]  # type: ignore[arg-type]
-    for source in step.sources:
-        factor = (first.name == source.name if isinstance(first, Ref) else 0.0) + (
-            alpha if isinstance(second, Ref) and second.name == source.name else 0.0
-        )
-        filters.append(_pointwise(factor * torch.eye(source.shape[1], dtype=torch.float64), spatial))
-    return filters
-
-
-def _joined(step: Linear, spatial: int) -> list[Filter]:
-    start = 0
-    matrices = {s.name: torch.zeros(step.output.shape[1], s.shape[1], dtype=torch.float64) for s in step.sources}
-    tensors = step.node["tensors"]
-    assert isinstance(tensors, tuple)
-    for part in tensors:
-        size = part.info.shape[1] if isinstance(part, Ref) else part.value.shape[1]  # type: ignore[union-attr]
-        if isinstance(part, Ref) and part.name in matrices:
-            matrices[part.name][start : start + size] += torch.eye(size, dtype=torch.float64)
-        start += size
-    return [_pointwise(matrices[source.name], spatial) for source in step.sources]
-
-
-def _slice(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
-    axis = int(node["dim"]) % len(before)  # type: ignore[call-overload]
-    start, end, step = (node.get(key) for key in ("start", "end", "step"))
-    places = list(range(before[axis]))[slice(start, end, step)]  # type: ignore[misc]
-    if axis == 1:
-        matrix = torch.zeros(len(places), before[1], dtype=torch.float64)
-        matrix[torch.arange(len(places)), torch.tensor(places)] = 1.0
-        return _pointwise(matrix, spatial)
-    if axis < 2 or places != list(range(places[0], before[axis], step or 1)):  # type: ignore[call-overload]
-        raise NotRepresentableError("a slice that ends inside the domain")
-    stride = [1] * spatial
-    stride[axis - 2] = int(step or 1)  # type: ignore[call-overload]
-    offsets = torch.zeros(1, spatial, dtype=torch.long)
-    offsets[0, axis - 2] = places[0]
-    reach = tuple(places[0] if a == axis - 2 else 0 for a in range(spatial))
-    return Filter(torch.eye(before[1], dtype=torch.float64)[:, :, None], offsets, tuple(stride), reach=reach)
-
-
-def _padded(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:
-    widths = [int(w) for w in node["pad"]]  # type: ignore[union-attr, arg-type]
-    if str(node.get("mode", "constant")) != "constant" or any(widths[: 2 * spatial]) or any(widths[2 * spatial + 2 :]):
-        raise NotRepresentableError("padding of pixels")
-    if min(widths) < 0:
-        raise NotRepresentableError("negative padding")
-    left = widths[2 * spatial]
-    matrix = torch.zeros(after[1], before[1], dtype=torch.float64)
-    matrix[left + torch.arange(before[1]), torch.arange(before[1])] = 1.0
-    return _pointwise(matrix, spatial)
-
-
-def _average(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:
-    kernel, stride, padding, _ = window_geometry(node, spatial)
-    if any(padding) and not node.get("count_include_pad", True):
-        raise NotRepresentableError("an average that does not count the padding")
-    if node.get("ceil_mode"):
-        raise NotRepresentableError("an average over windows that end outside")
-    divisor = node.get("divisor_override") or math.prod(kernel)
-    places = torch.cartesian_prod(*[torch.arange(k) for k in kernel]).reshape(-1, spatial)
-    offsets = places - torch.tensor(padding)
-    taps = torch.eye(before[1], dtype=torch.float64)[:, :, None].expand(-1, -1, len(places)) / float(divisor)  # type: ignore[arg-type]
-    reach = tuple(max(0, padding[a], kernel[a] - 1 - padding[a]) for a in range(spatial))
-    return Filter(taps.contiguous(), offsets, tuple(stride), reach=reach)
-
-
-def is_pool(step: Step) -> bool:
-    """Whether a step takes the mean over all pixels."""
-    if (
-        not isinstance(step, Linear)
-        or len(step.sources) != 1
-        or not is_spatial(step.sources[0])
-        or is_spatial(step.output)
-    ):
-        return False
-    node, before = step.node, step.sources[0].shape
-    if step.output.size != before[1]:
-        return False
-    if node.op.startswith("aten.adaptive_avg_pool"):
-        return True
-    if node.op == "aten.mean.dim":
-        axes = node["dim"]
-        return isinstance(axes, tuple) and {int(a) % len(before) for a in axes} == set(range(2, len(before)))  # type: ignore[arg-type]
-    if node.op.startswith("aten.avg_pool"):
-        kernel, _, padding, _ = window_geometry(node, len(before) - 2)
-        return tuple(kernel) == before[2:] and not any(padding) and node.get("divisor_override") is None
-    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +60,7 @@ def _multiply(blocks: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     blocks, columns = blocks.to(dtype), columns.to(dtype)
     if blocks.dim() == 3:
         return blocks @ columns
-    parts = columns.unflatten(1, (blocks.shape[1], blocks.shape[3]))
+    parts = columns.reshape(len(columns), blocks.shape[1], blocks.shape[3], -1)
     return (blocks @ parts).flatten(1, 2)
 
 
@@ -258,7 +82,9 @@ class PoolMap:
     def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
         """The mean of every channel."""
         at = torch.arange(self.frequencies) if at is None else at
-        kept = (at == self.zero).to(columns.dtype) if self.zero is not None else torch.zeros(len(at), dtype=columns.dtype)
+        kept = (
+            (at == self.zero).to(columns.dtype) if self.zero is not None else torch.zeros(len(at), dtype=columns.dtype)
+        )
         return self.gain * (columns[:, : self.count] * kept[:, None, None])
 
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
@@ -274,7 +100,6 @@ class PoolMap:
 class SymbolSpace:
     """The lattices of a segment: base points per axis, and how much finer the lattice of every spatial tensor is."""
 
-    dtype = torch.complex128
     extends_by_zero = True
 
     def __init__(self, program: Program) -> None:
@@ -285,22 +110,6 @@ class SymbolSpace:
         axes[-1] = axes[-1][: self.base[-1] // 2 + 1]
         self._frequencies = torch.cartesian_prod(*axes).reshape(-1, len(axes))
         self._maps: dict[str, list[Map]] = {}
-
-    def at(self, chosen: torch.Tensor) -> SymbolSpace:
-        """The space of some of the frequencies, by their numbers. A form is positive if it is at every frequency by itself."""
-        part = copy(self)
-        part._frequencies, part._maps = self._frequencies[chosen], {}
-        return part
-
-    def coarse(self, points: int) -> torch.Tensor:
-        """The numbers of frequencies that stand about evenly apart, at most so many per axis, 0 and the largest ones among them."""
-        kept = torch.ones(len(self._frequencies), dtype=torch.bool)
-        for a, n in enumerate(self.base):
-            last = n // 2 if a == len(self.base) - 1 else n - 1
-            number = (points + 1) // 2 if a == len(self.base) - 1 else points
-            grid = torch.linspace(0, last, min(number, last + 1)).round().long()
-            kept &= torch.isin(self._frequencies[:, a], grid)
-        return kept.nonzero().flatten()
 
     @property
     def frequencies(self) -> int:
@@ -315,8 +124,8 @@ class SymbolSpace:
             if isinstance(step, Linear) and step.output.name in self._filters:
                 for source, filter_ in zip(step.sources, self._filters[step.output.name], strict=True):
                     read = step.output.name if filter_.transposed else source.name
-                    for a, reach in enumerate(filter_.reach):
-                        needed[read][a] = max(needed[read][a], sizes[read][a] + reach)
+                    reading = filter_.points(sizes[source.name], sizes[step.output.name])
+                    needed[read] = [max(pair) for pair in zip(needed[read], reading, strict=True)]
         spatial = len(next(iter(needed.values())))
         base = [1] * spatial
         for name, points in needed.items():
@@ -376,7 +185,8 @@ class SymbolSpace:
         taps = filter_.kernel.abs()
         absolute = math.sqrt(float(taps.sum((0, 2)).max()) * float(taps.sum((1, 2)).max())) * _UP
         phases = 32 * UNIT_ROUNDOFF * (1 + max(self.base) * max(fine))
-        uncertainty = ((filter_.error + product_error(filter_.kernel.shape[2] + 8, complex_entries=True) + phases) * absolute + filter_.moved) * _UP
+        sums = product_error(filter_.kernel.shape[2] + 8, complex_entries=True)
+        uncertainty = ((filter_.error + sums + phases) * absolute + filter_.moved) * _UP
         rounding = math.sqrt(2) * gamma(2 * symbols.shape[1] * max(symbols.shape[2:]) + 8) * absolute
         if all(s == 1 for s in filter_.stride):
             return SymbolMap(symbols, absolute, rounding, uncertainty)
@@ -421,6 +231,8 @@ class SymbolSpace:
 
     def groups(self, step: Groups) -> torch.Tensor:
         """The groups of channels, at every alias."""
+        if not is_spatial(step.output):
+            return group_positions(step, step.output.shape)
         if step.axis % len(step.output.shape) != 1:
             raise NotRepresentableError("entries that are sorted along pixels")
         count = channels(step.output)
