@@ -183,7 +183,7 @@ def test_no_network_stretches_more_than_any_bound_of_the_table(kind: str, radius
     name = "input" if isinstance(network, nn.Sequential) else "x"
     domains: list[Domain] = [GLOBAL, *([] if radius is None else [ball({name: centre}, radius)])]
     audit = audited(network, {name: (1, 4)}, *domains)[-1]
-    problem = Problem(audit.simple, domains[-1], audit.found, audit.extents, CertifiedNorms())
+    problem = Problem(audit.simple, domains[-1], audit.found, audit.extents, CertifiedNorms(), work=1e8)
     together, *each = _largest_stretches(network, centre, 2.0 if radius is None else radius)
     for result in network_bounds(problem):
         if isinstance(result, NotApplicable):

@@ -78,7 +78,11 @@ def networks() -> dict[str, Case]:
         "residual": case((1, 6), lambda x, w: x + scale * (torch.relu(w(x)) @ w.weight), rows, peak=weight[:1] * 9),
         "folded": case((1, 6), lambda x, a, b: b(a(x).abs()), orthogonal(6), orthogonal(6)),
         "sorted": case((1, 6), lambda x, a, b: max_min(b(max_min(a(x)))), orthogonal(6), orthogonal(6)),
-        "square": case((1, 1), lambda x: functional.hardtanh(x) * x.clamp(0, 1), peak=torch.full((1, 1), 0.999)),
+        "product": case(
+            (1, 2), lambda x, a, b: functional.hardtanh(a(x)) * b(x).clamp(0, 1),
+            kernel(nn.Linear(2, 1, bias=False), [[1.0, 0.0]]), kernel(nn.Linear(2, 1, bias=False), [[1.0, 0.01]]),
+            peak=torch.tensor([[0.99, 0.0]]),
+        ),
         "larger of two": case(
             (1, 2), lambda x, a, b: torch.maximum(a(x), b(x)),
             kernel(nn.Linear(2, 1, bias=False), [[0.1, 0.0]]), kernel(nn.Linear(2, 1, bias=False), [[0.0, 3.0]]),
@@ -186,7 +190,7 @@ MUTATIONS = {
     "slopes up to a half": Mutation("folded", DENSE, program, "_slopes", lambda right: lambda *a: _halved(right(*a))),
     "an operand dropped": Mutation("larger of two", DENSE, program, "_weights", _first_only),
     "no share of a sum": Mutation(
-        "square", DENSE, program, "Combination", lambda _: SimpleNamespace(SUM="never")
+        "product", DENSE, program, "Combination", lambda _: SimpleNamespace(SUM="never")
     ),
     "the first part for every part": Mutation("second part", DENSE, program, "_part", _from_the_start),
     "half of the adjoint": Mutation(
