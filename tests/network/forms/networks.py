@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from lipaudit.network.bound import Problem
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.chain import Chain
 from lipaudit.network.forms.elimination import Form, InfeasibleError, eliminate
@@ -21,7 +22,6 @@ from lipaudit.network.forms.segment import Segment, joined
 from lipaudit.network.forms.spaces import DenseSpace, is_spatial
 from lipaudit.network.forms.steps import Constraint, Program, Slopes
 from lipaudit.network.forms.symbol_space import SymbolSpace
-from lipaudit.network.network_bound import Problem
 from lipaudit.spectral.oracle import CertifiedNorms
 from tests.network.sampling import audited
 

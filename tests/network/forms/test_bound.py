@@ -12,11 +12,11 @@ from torch.nn import functional
 
 import lipaudit
 from lipaudit.errors import ConflictError, UnknownChoiceError
+from lipaudit.network.bound import NetworkBound, NotApplicable, Problem
 from lipaudit.network.bounds import network_bounds
 from lipaudit.network.domain import ball
 from lipaudit.network.forms.bound import quadratic_forms
 from lipaudit.network.forms.plan import Limits, plan
-from lipaudit.network.network_bound import NetworkBound, NotApplicable, Problem
 from tests.network.forms.networks import (
     F64,
     Case,
