@@ -124,7 +124,7 @@ audit_options = with_options(
         "--output",
         type=click.Path(path_type=Path),
         help="Write the report to this file, whole or not at all; FILE.jsonl is the record of a fleet, from which the same "
-        "command goes on.",
+        "command continues.",
     ),
     plot_option,
     click.option(

@@ -163,7 +163,7 @@ def _collect(entries: Iterator[Entry], journal: Journal, total: int, done: int, 
         if journal.path:
             journal.restore()
             say(
-                f"lipaudit: {done} of {total} models are recorded in {journal.path}; the same command goes on from there"
+                f"lipaudit: {done} of {total} models are recorded in {journal.path}; run the same command to continue"
             )
         raise
     finally:

@@ -112,7 +112,7 @@ def _of_a_record(source: str, content: bytes, quiet: bool) -> tuple[SavedModel, 
     record = read_record(content)
     if record.torn and not quiet:
         say(
-            f"lipaudit: {source}: the last line was cut off and is left out; the command that wrote it goes on from there"
+            f"lipaudit: {source}: the last line was cut off and is left out; the command that wrote it continues from there"
         )
     if not record.entries:
         raise EmptyRecordError

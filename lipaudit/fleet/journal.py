@@ -215,7 +215,7 @@ class Journal:
             os.ftruncate(self._file.fileno(), self._end)
 
     def _check_kind(self) -> None:
-        """Refuse to forget what is no record."""
+        """Refuse to discard a file that is not a record."""
         first = next(_lines(self._file), b"")
         if first and not is_header(_parsed(first)) and not begins_a_header(first):
             raise NotARecordError(self.path, restart=True)

@@ -1,4 +1,4 @@
-"""A record of a fleet: what it is known by, and its outcomes for whoever does not go on with it. Torch is not imported."""
+"""A record of a fleet: how it is recognised, and its outcomes for commands that only read it. Torch is not imported."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_control_c_ends_the_workers_and_keeps_what_is_finished(fleet: Fleet) -> 
     assert running.communicate()[0] == b""
     shown = _read(terminal)
     assert "2/4" in shown
-    assert f"lipaudit: 2 of 4 models are recorded in {fleet.record}; the same command goes on from there" in shown
+    assert f"lipaudit: 2 of 4 models are recorded in {fleet.record}; run the same command to continue" in shown
     assert "lipaudit: interrupted" in shown
     assert "Traceback" not in shown
     assert psutil.wait_procs(workers, timeout=20)[1] == []
