@@ -162,9 +162,7 @@ def _collect(entries: Iterator[Entry], journal: Journal, total: int, done: int, 
             bar = None
         if journal.path:
             journal.restore()
-            say(
-                f"lipaudit: {done} of {total} models are recorded in {journal.path}; run the same command to continue"
-            )
+            say(f"lipaudit: {done} of {total} models are recorded in {journal.path}; run the same command to continue")
         raise
     finally:
         if bar:
