@@ -30,6 +30,7 @@ from lipaudit.cli.terminal import (
     emit,
     import_frameworks,
     one_line,
+    say,
     shielded,
     worst,
 )
@@ -40,6 +41,7 @@ from lipaudit.formats.registry import FORMATS, Format
 from lipaudit.frontends.input_files import read_where
 from lipaudit.frontends.spec import TENSOR_SUFFIXES
 from lipaudit.records.failure import Failure
+from lipaudit.text.answer import one_line as answer_line
 
 if TYPE_CHECKING:
     from lipaudit.records.report import AuditReport
@@ -91,6 +93,7 @@ def audit(
             gates.say_without_figures()
         gates = gates.of_structures()
     shape = FORMATS[form]
+    layout = replace(layout, gated=gates.gates.max_log10_bound is not None)
     chosen = Options(layout, gates=gates.gates)
     if file:
         check_writable(file)
@@ -121,7 +124,9 @@ def audit(
         if streamed:
             emit(("" if not reports or quiet else "\n\n") + text, layout.colour)
         reports.append(report)
-        codes.append(gates.judge(report))
+        if file and not quiet:
+            say(answer_line(report))
+        codes.append(gates.judge(report, say_passed=not quiet))
     if reports and not streamed:
         deliver(shape.render(Audits(reports, failures), chosen), file, "report", quiet)
     if plot and reports:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from lipaudit.cli.options import with_options
+from lipaudit.cli.options import Count, with_options
 from lipaudit.errors import ConflictError
 from lipaudit.errors.commands import FleetTableError, WholeFormatError
 from lipaudit.formats.layout import ORDERS, Layout, chosen_columns
@@ -41,7 +41,7 @@ display_options = with_options(
     all_option,
     click.option(
         "--top",
-        type=click.IntRange(min=1),
+        type=Count(),
         metavar="N",
         help="Show N rows instead of as many as the screen has room for.",
     ),
@@ -60,7 +60,7 @@ display_options = with_options(
     ),
     click.option(
         "--depth",
-        type=click.IntRange(min=1),
+        type=Count(),
         metavar="N",
         help="Show everything below a module path of N components (between '.' or '/') as one row.",
     ),

@@ -26,7 +26,11 @@ def explain(topics: tuple[str, ...]) -> int:
     Without a topic, list them.
     """
     width = text_width()
-    emit("\n\n\n".join(_explained(find_topic(name), width) for name in topics) if topics else _listed(width))
+    emit(
+        "\n\n\n".join(_explained(topic, width) for topic in dict.fromkeys(map(find_topic, topics)))
+        if topics
+        else _listed(width)
+    )
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lipaudit.cli.options import with_options
+from lipaudit.cli.options import Count, with_options
 from lipaudit.errors import ConflictError, RequirementError
 from lipaudit.errors.commands import FleetFormatError, OneModelError
 from lipaudit.formats.registry import FORMATS
@@ -21,7 +21,7 @@ fleet_options = with_options(
     ),
     click.option(
         "--jobs",
-        type=click.IntRange(min=1),
+        type=Count(),
         metavar="N",
         help="Audit in N processes, which share the cores. Default for a fleet: 1.",
     ),

@@ -79,12 +79,17 @@ class ChosenGates:
     gates: Gates
     sources: dict[str, str]
 
-    def judge(self, report: AuditReport) -> int:
-        """The exit code that a report deserves, explained on stderr."""
+    def judge(self, report: AuditReport, say_passed: bool = False) -> int:
+        """The exit code that a report deserves, explained on stderr; with ``say_passed`` also which gates are met."""
         from lipaudit.gates.report import STRICT, exceeded
 
         codes = [0]
-        for gate, text in exceeded(report, self.gates):
+        problems = list(exceeded(report, self.gates))
+        failed = {STRICT, *(gate for gate, _ in problems)}
+        for gate, source in self.sources.items():
+            if say_passed and gate not in failed:
+                say(f"lipaudit: gate passed: {report.model.spec}: {source}")
+        for gate, text in problems:
             if gate == STRICT:
                 say(f"lipaudit: strict: {report.model.spec}: {text}")
                 codes.append(4)

@@ -109,6 +109,12 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
+    except click.NoSuchOption as error:
+        close = get_close_matches(error.option_name, error.possibilities or (), 3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        say(f"lipaudit: error: No such option {one_line(error.option_name)!r}{hint}{where}")
+        return 2
     except click.UsageError as error:
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         say(f"lipaudit: error: {one_line(error.format_message())}{where}")

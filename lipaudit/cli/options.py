@@ -21,6 +21,21 @@ Command = Callable[..., Any]
 ITERATIONS = click.IntRange(1, MOST_ITERATIONS)
 
 
+class Count(click.IntRange):
+    """A whole number from 1; the error says so and names the option."""
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            name = "The number" if param is None else max(param.opts, key=len)
+            raise click.UsageError(f"{name} must be a whole number from 1, got {str(value)!r}", ctx) from None
+
+
 @dataclass
 class State:
     """What is asked of the whole command line."""

@@ -32,6 +32,7 @@ class Layout:
         wide: chosen columns take the room that their texts need, whatever the ``width``.
         colour: bold and coloured text.
         bars: the shares as bars.
+        gated: the bound has a limit already (``--max-log10-bound``), so that none is advised.
         typed: the command that led to the report, to which the next steps add; empty where there was none, which has no such steps.
     """
 
@@ -47,6 +48,7 @@ class Layout:
     wide: bool = False
     colour: bool = False
     bars: bool = False
+    gated: bool = False
     typed: str = ""
 
     def of_file(self, every_row: bool = True) -> Layout:

@@ -82,7 +82,7 @@ def _below(report: AuditReport, layout: Layout) -> list[str]:
     """What is missing, notes, and what to type next, as short as they are."""
     lines = labelled("Missing", missing(report, brief=True), layout.width)
     lines += labelled("Notes", remarks(report), layout.width)
-    return lines + _next(next_steps(report), layout)
+    return lines + _next(next_steps(report, layout.gated), layout)
 
 
 def _costly_rows(report: AuditReport, width: int) -> list[str]:
@@ -107,7 +107,7 @@ def _costly_rows(report: AuditReport, width: int) -> list[str]:
 
 def _verbose_sections(report: AuditReport, layout: Layout) -> list[str]:
     lines: list[str] = []
-    for section in sections(report):
+    for section in sections(report, layout.gated):
         lines += labelled(section.label, section.lines, layout.width)
     return lines
 

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Sequence
 from lipaudit.escaping import printable
 from lipaudit.records.report import AuditReport, LayerRecord
 from lipaudit.records.stretching import stretching
-from lipaudit.text.domain import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
+from lipaudit.text.domain import (
+    estimated_elsewhere,
+    finite_elsewhere,
+    is_not_lowered_by_its_ball,
+    may_be_finite_on_images,
+    place,
+)
 from lipaudit.text.method import has_estimates, is_undefined
 from lipaudit.text.numbers import MOST, names_text, share_text
 
+# log10 of a figure that says nothing useful about typical inputs
+UNINFORMATIVE = 6.0
 # log10 of a figure that is far above the true constant of any network that works
 ASTRONOMICAL = 25.0
 _NORMALIZATIONS = ("normalization", "layer_norm", "group_norm", "instance_norm", "rms_norm")
@@ -22,8 +30,8 @@ _CAUSES = {
 }
 
 
-def advice(report: AuditReport) -> Iterable[str]:
-    """What a reader can do about a result, most pressing first."""
+def advice(report: AuditReport, gated: bool = False) -> Iterable[str]:
+    """What a reader can do about a result, most pressing first; ``gated`` says that the bound has a limit already."""
     network = report.network
     if network.status == "finite" and network.upper_bound == 0:
         yield from _why_constant(report)
@@ -68,8 +76,10 @@ def advice(report: AuditReport) -> Iterable[str]:
     elif has_estimates(report):
         yield "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them."
     if network.rigor != "estimate" and network.status == "finite":
-        yield from map(printable, _where_to_lower(stretching(report)[:MOST]))
-    if network.rigor != "estimate" and network.log10 > ASTRONOMICAL:
+        yield from map(printable, _where_to_lower(stretching(report)[:MOST], gated))
+    if network.domain == "ball" and (network.status != "finite" or is_not_lowered_by_its_ball(report)):
+        yield "A smaller --radius may lower the bound: this ball does not."
+    if network.rigor != "estimate" and network.log10 > UNINFORMATIVE:
         yield _astronomical(report)
     if network.lower_bound is None and network.rigor != "estimate" and network.log10 > 1.0:
         yield "A large bound does not prove a fragile network: --lower-bound shows how far the network does stretch."
@@ -84,14 +94,15 @@ def _why_constant(report: AuditReport) -> Iterable[str]:
         )
 
 
-def _where_to_lower(costly: Sequence[LayerRecord]) -> Iterable[str]:
+def _where_to_lower(costly: Sequence[LayerRecord], gated: bool) -> Iterable[str]:
     """What lowers the rows that cost most, by their kind: weights can be trained, a normalisation has its eps, a product its operands."""
     weighted = [layer.name for layer in costly if layer.weight_shape is not None]
     normalised = [layer.name for layer in costly if _kind(layer) == "normalization"]
     if weighted:
         yield (
             f"The bound multiplies layer by layer. Of the rows that cost most these have weights: {names_text(weighted)}. Regularise or "
-            "normalise them in training, then audit again. --max-log10-bound X makes a build fail above 10^X."
+            "normalise them in training, then audit again."
+            + ("" if gated else " --max-log10-bound X makes a build fail above 10^X.")
         )
     if normalised:
         yield (

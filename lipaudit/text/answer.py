@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from lipaudit.escaping import printable
 from lipaudit.records.figure import ESTIMATE, Figure
 from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord
-from lipaudit.text.advice import ASTRONOMICAL, causes
-from lipaudit.text.domain import finite_elsewhere, held, pixels_are_the_input, place
+from lipaudit.text.advice import UNINFORMATIVE, causes
+from lipaudit.text.domain import finite_elsewhere, held, is_not_lowered_by_its_ball, pixels_are_the_input, place
 from lipaudit.text.method import is_refuted, is_undefined
 from lipaudit.text.numbers import (
     count_text,
@@ -145,7 +145,9 @@ def meaning(report: AuditReport) -> str:
     inputs = "Two inputs" if network.domain == "global" and not report.settings.fixed else "Two such inputs"
     first = f"{inputs} that differ by d ({unit(report)}) have outputs that differ by at most {_times(network)} d"
     rounding = ", up to rounding" if network.rigor == "numerical" else ""
-    if not network.log10 > ASTRONOMICAL:
+    if is_not_lowered_by_its_ball(report):
+        rounding += ". The ball does not lower it: over all inputs the bound is the same"
+    if not network.log10 > UNINFORMATIVE:
         return f"{first}{rounding}. It is the worst case, which real inputs are usually far from."
     kinds = [f"{kind.partition(',')[0]} ({share_text(share)})" for kind, share in causes(report)]
     why = f"{' and '.join(kinds)} make it large" if kinds else "the depth makes it large, because factors multiply"
@@ -170,9 +172,10 @@ def is_constant(network: NetworkRecord) -> bool:
 
 
 def one_line(report: AuditReport) -> str:
-    """The answer alone, for ``--quiet``."""
-    name = report.model.spec
-    return printable(f"{name}: Lipschitz bound ({report.settings.norm}) {bound_text(report)}")
+    """The answer alone, with the largest stretch where it was searched, for ``--quiet``."""
+    lower = report.network.lower_bound
+    stretch = "" if lower is None else f"; largest stretch found ≥ {lower_text(lower)}"
+    return printable(f"{report.model.spec}: Lipschitz bound ({report.settings.norm}) {bound_text(report)}{stretch}")
 
 
 def figure_text(figure: Figure | None) -> str:

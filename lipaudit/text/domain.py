@@ -7,6 +7,7 @@ from lipaudit.records.report import AuditReport, DomainRecord, SettingsRecord
 from lipaudit.text.held_inputs import shown
 from lipaudit.text.numbers import shape_text
 
+_SAME = 1e-9  # powers of ten that are not told apart
 _UNITS = {"pixels": ", in pixels in [0, 1]", "input": ", in the network's own input"}
 
 
@@ -69,6 +70,15 @@ def finite_elsewhere(report: AuditReport) -> DomainRecord | None:
 def estimated_elsewhere(report: AuditReport) -> DomainRecord | None:
     """The domain over which the network has no more than an estimate where it has nothing over the domain in force."""
     return next((other for other in _finite_elsewhere(report) if other.rigor == "estimate"), None)
+
+
+def is_not_lowered_by_its_ball(report: AuditReport) -> bool:
+    """Whether the bound over the ball in force is no smaller than the one over all inputs."""
+    network = report.network
+    if network.domain != "ball" or network.status != "finite" or not network.has_bound:
+        return False
+    everywhere = [other for other in network.other_domains if other.domain == "global" and other.has_bound]
+    return any(network.log10 > other.log10 - _SAME for other in everywhere)
 
 
 def may_be_finite_on_images(report: AuditReport) -> bool:

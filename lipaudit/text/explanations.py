@@ -31,6 +31,8 @@ _ALL = (
             "real inputs. A large bound therefore does not prove that a network is fragile; a small one proves that it is not. Use "
             "it to compare versions of one model, and to find the layers that make it large. It says nothing about accuracy.",
             "Large figures are printed as powers: 10^4.312 is 10 to the power of 4.312, about 20,500. Upper bounds are rounded up.",
+            "Behind the bound stands what it is worth: certified, a theorem with the rounding of the computation inside the bound; "
+            "or numerical, a theorem without that rounding (`lipaudit explain rigor`).",
             "--lower-bound searches for two inputs that are really stretched far and measures them: the constant lies between the "
             "two figures.",
         ),
@@ -172,6 +174,13 @@ _ALL = (
     ),
 )
 TOPICS = {topic.name: topic for topic in _ALL}
+# words on the screen that are explained under another topic
+ALIASES = {
+    **dict.fromkeys(("certified", "numerical", "estimate"), "rigor"),
+    **dict.fromkeys(("group", "max"), "factor"),
+    **dict.fromkeys(("lower", "upper", "tightness"), "tolerance"),
+    **dict.fromkeys(("finite", "unbounded", "unsupported"), "status"),
+}
 
 
 def find_topic(name: str) -> Topic:
@@ -179,9 +188,11 @@ def find_topic(name: str) -> Topic:
 
     >>> find_topic("share").summary
     'how much of the bound is due to a row'
+    >>> find_topic("certified").name
+    'rigor'
     """
-    if name in TOPICS:
-        return TOPICS[name]
-    close = get_close_matches(name, TOPICS, 1)
+    if name in TOPICS or name in ALIASES:
+        return TOPICS[ALIASES.get(name, name)]
+    close = get_close_matches(name, [*TOPICS, *ALIASES], 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise UsageError(f"There is no topic {name!r}; choose from {', '.join(TOPICS)}{hint}")

@@ -9,7 +9,7 @@ from itertools import islice
 
 from lipaudit.records.report import AuditReport
 from lipaudit.text.advice import ASTRONOMICAL
-from lipaudit.text.domain import finite_elsewhere, may_be_finite_on_images
+from lipaudit.text.domain import finite_elsewhere, is_not_lowered_by_its_ball, may_be_finite_on_images
 from lipaudit.text.method import has_estimates, is_undefined
 
 MOST = 3
@@ -24,12 +24,12 @@ class NextStep:
     type: str = ""
 
 
-def next_steps(report: AuditReport) -> tuple[NextStep, ...]:
-    """The first few that suit the report, the most pressing first."""
-    return tuple(islice(_steps(report), MOST))
+def next_steps(report: AuditReport, gated: bool = False) -> tuple[NextStep, ...]:
+    """The first few that suit the report, the most pressing first; ``gated`` says that the bound has a limit already."""
+    return tuple(islice(_steps(report, gated), MOST))
 
 
-def _steps(report: AuditReport) -> Iterable[NextStep]:
+def _steps(report: AuditReport, gated: bool) -> Iterable[NextStep]:
     network, settings = report.network, report.settings
     gaps = [layer for layer in report.layers if layer.status == "unsupported"]
     if any(is_undefined(report, layer) for layer in gaps) or network.rigor == "estimate" or has_estimates(report):
@@ -42,6 +42,12 @@ def _steps(report: AuditReport) -> Iterable[NextStep]:
         yield NextStep("the rows of that bound", f"--domain {other.domain}")
     elif may_be_finite_on_images(report):
         yield NextStep("if it reads pixels in [0, 1]", "--domain pixels --mean 0 --std 1")
+    if (
+        network.domain == "ball"
+        and settings.radius
+        and (network.status != "finite" or is_not_lowered_by_its_ball(report))
+    ):
+        yield NextStep("a smaller ball", f"--radius {settings.radius / 10:g}")
     if network.status != "finite":
         yield NextStep("why, and what to do", type="lipaudit explain status")
         return
@@ -53,10 +59,11 @@ def _steps(report: AuditReport) -> Iterable[NextStep]:
         return
     if network.log10 > ASTRONOMICAL:
         if network.domain == "global":
-            yield NextStep("a bound near one input", "--domain ball --around FILE --radius R")
-    elif network.log10 > -math.inf:
+            yield NextStep("near an image/.npy/.pt", "--domain ball --around FILE --radius R")
+    elif network.log10 > -math.inf and not gated:
         yield NextStep("fail a build above it", f"--max-log10-bound {_gate(network.log10)}")
-    yield NextStep("what the figures mean", type="lipaudit explain bound")
+    topics = "bound share" if any(layer.share is not None for layer in report.layers) else "bound"
+    yield NextStep("what the figures mean", type=f"lipaudit explain {topics}")
 
 
 def _gate(log10: float) -> str:

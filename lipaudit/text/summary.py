@@ -68,14 +68,14 @@ def warning(report: AuditReport) -> str:
     return ""
 
 
-def sections(report: AuditReport) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
+def sections(report: AuditReport, gated: bool = False) -> tuple[Section, ...]:
+    """Every section that has something to say, in reading order; ``gated`` says that the bound has a limit already."""
     candidates = (
         Section.of("Result", _result(report)),
         Section.of("Scope", _scope(report)),
         Section.of("Costs most", _costs(report)),
         Section.of("Missing", missing(report)),
-        Section.of("What to do", advice(report)),
+        Section.of("What to do", advice(report, gated)),
         Section.of("Remarks", remarks(report)),
         Section.of("Time", _time(report.timings)),
     )

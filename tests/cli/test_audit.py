@@ -198,7 +198,9 @@ def test_the_bare_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> 
         (["net", "--max-log10-bound", "many"], "'many' is not a valid float"),
         (["net", "--seed", "-1"], "-1 is not in the range"),
         (["net", "--seed", "9" * 23], "is not in the range"),
-        (["net", "--depth", "0"], "0 is not in the range x>=1"),
+        (["net", "--depth", "0"], "--depth must be a whole number from 1, got '0'"),
+        (["net", "--top", "x"], "--top must be a whole number from 1, got 'x'"),
+        (["net", "--lowerbound"], "No such option '--lowerbound'; did you mean --lower-bound"),
         (["net", "--columns", "layer,foo"], "There is no column 'foo'"),
         (["net", "--columns", "layer", "--format", "json"], "--format json is always whole"),
         (["net", "--depth", "1", "--format", "tsv"], "--format tsv is always whole"),
@@ -279,8 +281,19 @@ def test_many_columns_make_a_wide_table_in_a_pipe_or_a_file(
     assert whole.split() == head.split()
 
 
+def test_a_file_leaves_the_answer_on_stderr(stage: Stage, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = str(tmp_path / "report.json")
+    assert main(["net", "-o", file, "--max-log10-bound", "99"]) == 0
+    answer, passed, written = capsys.readouterr().err.splitlines()[-3:]  # below what other packages print
+    assert answer.endswith("Lipschitz bound (l2) ≤ 10^21.46 over all inputs, certified")
+    assert passed == "lipaudit: gate passed: net: --max-log10-bound 99.0"
+    assert written == f"lipaudit: report written to {file}"
+    assert main(["net", "-o", file, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_quiet_leaves_nothing_on_stderr_but_problems(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["net", "--quiet"]) == 0
+    assert main(["net", "--quiet", "--max-log10-bound", "99"]) == 0
     assert capsys.readouterr().err == ""
     assert main(["net", "--quiet", "--max-log10-bound", "1"]) == 1
     assert capsys.readouterr().err.startswith("lipaudit: gate exceeded: net: ")

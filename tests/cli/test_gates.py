@@ -92,7 +92,8 @@ def test_the_project_has_gates_and_says_so(capsys: pytest.CaptureFixture[str]) -
     file = project("max-layer = 4\nno-unbounded = true\nstrict = false")
     assert main(["net"]) == 1
     out, err = capsys.readouterr()
-    first, second = err.splitlines()
+    first, passed, second = err.splitlines()
+    assert passed == f"lipaudit: gate passed: net: no-unbounded in {file}"
     assert first == (
         f"lipaudit: max-layer 4.0, no-unbounded from [tool.lipaudit] in {file} (--no-config leaves it aside)"
     )
@@ -110,6 +111,7 @@ def test_options_go_before_the_project(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["net", "--max-layer", "5"]) == 0
     assert capsys.readouterr().err == (
         f"lipaudit: strict from [tool.lipaudit] in {file} (--no-config leaves it aside)\n"
+        "lipaudit: gate passed: net: --max-layer 5.0\n"
     )
     assert main(["gap", "--max-layer", "5"]) == 4
     assert "(--max-layer 5.0)" in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_everything_is_checked_before_anything_is_audited(fleet: Fleet, capsys: 
     ("args", "message"),
     [
         (["--jobs", "2"], "Missing argument 'MODEL...'"),
-        (["net", "--jobs", "0"], "0 is not in the range x>=1"),
+        (["net", "--jobs", "0"], "--jobs must be a whole number from 1, got '0'"),
         (["net", "--jobs", "2", "--cluster", "tcp://a:1"], "--jobs cannot be combined with --cluster"),
         (["net", "--jobs", "2", "--depth", "1"], "a fleet has one summary"),
         (["net", "--jobs", "2", "--plot", "x.png"], "--plot draws one model, got a fleet"),

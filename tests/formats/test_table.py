@@ -15,8 +15,9 @@ from lipaudit.formats import (
     table,
 )
 from lipaudit.formats.layout import ORDERS, WHOLE, Layout, Order
+from lipaudit.records.figure import Figure
 from lipaudit.records.groups import layers_of, name_of
-from lipaudit.records.report import AuditReport, LayerRecord
+from lipaudit.records.report import AuditReport, DomainRecord, LayerRecord
 from tests.places import SAMPLES
 from tests.records import (
     fakes,
@@ -161,12 +162,14 @@ def test_the_answer_comes_first_and_says_what_it_is_worth() -> None:
         "    in pixels in [0, 1]  ≤ 10^22.11, before the model's normalisation",
         "  Largest stretch found  ≥ 46.21 between two inputs 0.5 apart, measured",
     ]
-    assert "outputs that differ by at most 10^21.46 d. It is the worst case" in words("\n".join(lines))
+    assert "outputs that differ by at most 10^21.46 d. That is true, but says nothing useful" in words("\n".join(lines))
 
 
 def test_quiet_leaves_the_answer_in_one_line() -> None:
     quiet = Layout(quiet=True)
     assert table.render(fakes.report(), quiet) == "resnet50: Lipschitz bound (l2) ≤ 10^21.46 over all inputs, certified"
+    searched = table.render(fakes.report(lower_bound=46.21, lower_bound_distance=0.5), quiet)
+    assert searched.endswith("certified; largest stretch found ≥ 46.21")
     assert table.render(fakes.gated(), quiet).endswith("none over all inputs: 2 operations unbounded")
     assert table.render(fakes.unsupported(), quiet).endswith(
         "not available over all inputs: 1 operation unsupported and 2 operations unbounded"
@@ -321,6 +324,28 @@ def test_what_to_type_next_is_a_command_where_it_fits_and_an_option_where_it_doe
     long = table.render(fakes.report(), Layout(typed="lipaudit " + "deep/" * 12 + "model.onnx --weights random"))
     assert "Next        add --lower-bound" in long
     assert widest(long) <= 80
+
+
+def test_no_limit_is_advised_where_one_is_given() -> None:
+    small = fakes.report(upper_bound=2.5, log10_upper_bound=0.39794)
+    for verbose in (False, True):
+        free, gated = (
+            table.render(small, Layout(typed="lipaudit net", verbose=verbose, gated=gated)) for gated in (False, True)
+        )
+        assert "--max-log10-bound" in free
+        assert "--max-log10-bound" not in gated
+
+
+def test_a_ball_that_does_not_lower_the_bound_is_said_to_be_too_large() -> None:
+    report = fakes.around_a_cat()
+    log10 = report.network.log10
+    for beside, told in ((log10, True), (log10 + 1.0, False)):
+        other = DomainRecord("global", "finite", figure=Figure(log10=beside), reasons=())
+        text = table.render(
+            replace(report, network=replace(report.network, other_domains=(other,))), Layout(typed="lipaudit net")
+        )
+        assert ("The ball does not lower it" in words(text)) is told
+        assert ("a smaller ball" in text) is told
 
 
 def test_colour_and_bars_are_only_there_when_asked_for() -> None:
