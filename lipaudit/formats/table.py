@@ -94,15 +94,32 @@ def _costly_rows(report: AuditReport, width: int) -> list[str]:
     figures = [share_text(layer.share or 0.0) if shared else factor_text(layer) for layer in costly]
     names = [printable(layer.name) for layer in costly]
     room = width - LABEL - sum(map(len, figures)) - len(figures) - 2 * (len(figures) - 1)
-    if sum(map(len, names)) > room:  # what they have in common tells none of them
-        common = re.sub("[^./]*$", "", commonprefix(names))  # noqa: RUF071  # cut to components
-        names = ["…" + name.removeprefix(common) if len(common) > 1 else name for name in names]
+    together = _as_one(names)
+    if sum(map(len, names)) > room and len(together) + 1 + len(", ".join(figures)) <= width - LABEL:
+        return [("Costs most" if shared else "Largest").ljust(LABEL) + f"{together} {', '.join(figures)}"]
+    short = _shortened(names, room)
+    text = ", ".join(f"{name} {figure}" for name, figure in zip(short, figures, strict=True))
+    return [("Costs most" if shared else "Largest").ljust(LABEL) + text]
+
+
+def _as_one(names: Sequence[str]) -> str:
+    """Several names as one, with the components in which they differ in brackets.
+
+    >>> _as_one(["features.6.2.fc1", "features.6.0.fc1"])
+    'features.6.[2,0].fc1'
+    """
+    begin = re.sub("[^./]*$", "", commonprefix(names))  # noqa: RUF071  # cut to components
+    rest = [name.removeprefix(begin) for name in names]
+    end = re.sub("[^./]*$", "", commonprefix([name[::-1] for name in rest]))[::-1]  # noqa: RUF071
+    return f"{begin}[{','.join(name.removesuffix(end) for name in rest)}]{end}"
+
+
+def _shortened(names: Sequence[str], room: int) -> list[str]:
+    """The names within ``room`` characters together; the longest are shortened first."""
     longest = max(map(len, names))
     while longest > room // len(names) and sum(min(len(name), longest) for name in names) > room:
         longest -= 1
-    short = shorten_paths(names, longest)
-    text = ", ".join(f"{name} {figure}" for name, figure in zip(short, figures, strict=True))
-    return [("Costs most" if shared else "Largest").ljust(LABEL) + text]
+    return shorten_paths(names, longest)
 
 
 def _verbose_sections(report: AuditReport, layout: Layout) -> list[str]:
