@@ -304,7 +304,7 @@ def test_over_all_inputs_the_normalisation_does_not_matter() -> None:
 
 
 def test_what_is_no_report_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"not of str: AuditReport\.load reads a file"):
+    with pytest.raises(UsageError, match=r"must be an AuditReport, got 'a.json': AuditReport\.load reads a file"):
         lipaudit.diff("a.json", fakes.report())  # type: ignore[arg-type]
 
 
