@@ -199,8 +199,9 @@ def test_a_ball_around_an_image_counts_in_its_pixels(tmp_path: Path) -> None:
     )
     assert (report.settings.around, report.settings.radius_in) == ("cat.png", "pixels")
     assert report.network.status == "finite"
-    text = " ".join(str(report).split())
-    assert "all inputs within 0.5 (l2, in pixels in [0, 1]) of cat.png, resized to 16x16" in text
+    where = "all inputs within 0.5 (l2, in pixels in [0, 1]) of cat.png"
+    assert where in " ".join(str(report).split())
+    assert f"{where}, resized to 16x16" in _markdown(report, tmp_path).replace("\\", "")
     centre = torch.full((1, 1, 16, 16), (128 / 255 - 0.5) / 0.25, dtype=torch.float64)
     same = lipaudit.audit(str(SAMPLES / "digits_se.onnx"), domain="ball", around=centre, radius=2.0)
     assert same.network.log10_upper_bound == pytest.approx(report.network.log10_upper_bound, abs=1e-6)
@@ -324,22 +325,28 @@ def test_what_rests_on_an_estimate_is_an_estimate() -> None:
     check_estimate(lipaudit.audit(Squared(), method="sedghi2019", **options))
 
 
-def test_a_layer_for_which_a_method_is_not_defined_is_unsupported() -> None:
+def _markdown(report: lipaudit.AuditReport, folder: Path) -> str:
+    report.save(folder / "report.md")
+    return " ".join((folder / "report.md").read_text(encoding="utf-8").split())
+
+
+def test_a_layer_for_which_a_method_is_not_defined_is_unsupported(tmp_path: Path) -> None:
     net = nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")
     report = lipaudit.audit(net, input_shape=(1, 5, 5), method="sedghi2019")
     assert report.network.status == report.layers[-1].status == "unsupported"
     assert "sedghi2019 is not defined for reflect padding" in report.layers[-1].reason
     assert report.network.estimate is report.network.upper_bound is None
-    said = " ".join(str(report).split())
+    assert "1 operation without a figure by sedghi2019" in " ".join(str(report).split())
+    said = _markdown(report, tmp_path)
     assert "because sedghi2019 is not defined for 1 operation." in said
     assert "Choose --method gram, or another method that is defined there" in said
     assert "Write the model" not in said
 
 
-def test_too_few_samples_are_no_missing_rule_either() -> None:
+def test_too_few_samples_are_no_missing_rule_either(tmp_path: Path) -> None:
     report = lipaudit.audit(nn.Conv2d(1, 1, 3, padding=1), input_shape=(1, 5, 5), method="araujo2021", iterations=2)
     assert "take at least 3" in report.layers[-1].reason
-    assert "araujo2021 is not defined for 1 operation" in " ".join(str(report).split())
+    assert "araujo2021 is not defined for 1 operation" in _markdown(report, tmp_path)
 
 
 def test_an_estimate_below_a_jacobian_is_said_to_be_too_small_at_the_headline() -> None:
