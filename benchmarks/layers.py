@@ -8,6 +8,7 @@ from lipaudit.auditing.capture import capture_model
 from lipaudit.auditing.load import open_model
 from lipaudit.auditing.placement import placed
 from lipaudit.auditing.request import AuditRequest
+from lipaudit.frontends.spec import Kind, parse_spec
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.fingerprint import content_key
@@ -48,12 +49,12 @@ def load_layers(network: str, size: str | None, weights: str | None = "random", 
     """The convolutions of ``SPEC`` or ``SPEC=FILE``, each kernel and geometry once, on the CPU.
 
     ``size``, ``weights`` and ``arch`` are what ``lipaudit --input``, ``--weights`` and ``--arch`` take; a file behind the equals
-    sign takes the place of ``weights``, and a file of weights that ``arch`` describes has its own.
+    sign takes the place of ``weights``; a model file and a factory have weights of their own.
     """
     spec, file = split_name(network)
-    loaded = open_model(
-        AuditRequest(model=spec, input_shape=size, weights=None if arch else file or weights, arch=arch)
-    )
+    own = arch is not None or parse_spec(spec).kind in (Kind.FACTORY, Kind.FILE)
+    request = AuditRequest(model=spec, input_shape=size, weights=file or (None if own else weights), arch=arch)
+    loaded = open_model(request)
     with placed(loaded, "cpu") as place:
         graph = capture_model(loaded, place).simple
     found: dict[bytes, Layer] = {}

@@ -196,10 +196,10 @@ def test_the_shape_may_be_the_second_argument() -> None:
     [
         (lambda: rescale(NET, (3, 8, 8)), r"check the input size \(input_shape\)"),
         (lambda: LipschitzRegularizer(NET, (3, 8, 8)), r"check the input size \(input_shape\)"),
-        (lambda: rescale(NET, (1, 8, 8), limit=0), "limit is a number above 0 or None, not 0"),
+        (lambda: rescale(NET, (1, 8, 8), limit=0), "limit must be a number above 0 or None, got 0"),
         (lambda: rescale(NET, (1, 8, 8), limit={"9": 1.0}), "no limit is for the layer 0"),
-        (lambda: LipschitzRegularizer(NET, (1, 8, 8), target=-1), "^target is a number above 0"),
-        (lambda: LipschitzRegularizer(NET, (1, 8, 8), target={"0": "a"}), "^the target of 0 is a number above 0"),
+        (lambda: LipschitzRegularizer(NET, (1, 8, 8), target=-1), "^target must be a number above 0"),
+        (lambda: LipschitzRegularizer(NET, (1, 8, 8), target={"0": "a"}), "^the target of 0 must be a number above 0"),
     ],
 )
 def test_training_names_its_own_arguments(call: Any, message: str) -> None:
