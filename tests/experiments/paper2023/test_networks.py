@@ -265,7 +265,7 @@ def test_weights_that_cannot_be_fetched_are_an_error_that_says_what_to_do(monkey
 
     monkeypatch.setattr("torchvision.models.get_model", refuse)
     with pytest.raises(
-        WeightsUnavailableError, match=r"IMAGENET1K_V1.*no route to host.*--weights FILE.*--weights random"
+        WeightsUnavailableError, match=r"IMAGENET1K_V1.*no route to host.*weights=FILE.*weights='random'"
     ):
         resnet18_layers.run(Request(), 32, resnet18_layers.METHODS, limit=1)
     with pytest.raises(LipauditError, match="no file"):

@@ -292,10 +292,10 @@ def test_a_histogram_counts_every_norm_once() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["regularization", "--full"], "regularization --full needs --data DIR, a folder with CIFAR-10"),
-        (["regularization", "--data", "."], "--data is for the paper's sizes: add --full"),
-        (["regularization", "--full", "--data", "nowhere"], "--data nowhere is no folder"),
-        (["convergence", "--data", "."], "--data needs the NAME of an experiment that reads images"),
+        (["regularization", "--full"], "--full requires --data DIR"),
+        (["regularization", "--data", "."], "--data requires --full"),
+        (["regularization", "--full", "--data", "nowhere"], "--data must be a folder with CIFAR-10"),
+        (["convergence", "--data", "."], "--data requires the NAME of an experiment"),
     ],
 )
 def test_the_folder_of_images_is_checked_first(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
