@@ -71,10 +71,10 @@ def slack(
     v = sources[step.sources[0].name]
     if isinstance(step, Slopes):
         low, high = interval(step, space)
-        return t * _per_unit(_inner(z - low * v, high * v - z), space.units(step.output), len(t))
+        return t * per_unit(_inner(z - low * v, high * v - z), space.units(step.output), len(t))
     if isinstance(step, Windows):
         inside = space.window_inside(step, _inner(v, v))
-        return t * (inside - _per_unit(_inner(z, z), space.units(step.output), len(t)))
+        return t * (inside - per_unit(_inner(z, z), space.units(step.output), len(t)))
     if isinstance(step, Groups):
         gained = [_group_squares(step, x, space) for x in (v, z)]
         return t * (gained[0] - gained[1])
@@ -89,8 +89,9 @@ def _inner(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a.conj() * b).real.sum((0, 2))
 
 
-def _per_unit(values: torch.Tensor, units: torch.Tensor, count_: int) -> torch.Tensor:
-    return torch.zeros(count_, dtype=torch.float64).index_add_(0, units, values)
+def per_unit(values: torch.Tensor, units: torch.Tensor, number: int) -> torch.Tensor:
+    """The sums of one value per position over the positions of every unit, (number,)."""
+    return torch.zeros(number, dtype=torch.float64).index_add_(0, units, values)
 
 
 def start(step: Constraint, own: torch.Tensor | None, how: str, space: Space) -> torch.Tensor:

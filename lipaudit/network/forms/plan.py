@@ -32,8 +32,9 @@ def plan(program: Program, propagation: Propagation, limits: Limits) -> Chain | 
     A program whose tensors are all small is one dense segment. Any other is cut where a single tensor is alive: before every change of
     resolution, and behind every constraint on norms, which a diagonal form passes unchanged. What has no form keeps its constant.
     """
-    if all(t.size <= limits.entries for t in program.tensors) and cost(program, DenseSpace()) <= limits.work:
-        return Chain([Segment(program, DenseSpace())])
+    dense = _dense_segment(program, limits)
+    if dense is not None:
+        return Chain([dense])
     parts: list[Segment | Scalar] = []
     pieces = list(_pieces(program))
     if len(pieces) < 2 and len(program.inputs) > 1:
@@ -44,11 +45,19 @@ def plan(program: Program, propagation: Propagation, limits: Limits) -> Chain | 
     return Chain(parts) if any(isinstance(part, Segment) for part in parts) else None
 
 
+def _dense_segment(program: Program, limits: Limits) -> Segment | None:
+    """The program as one segment on all entries of its tensors, None where that is too large."""
+    space = DenseSpace()
+    small = all(t.size <= limits.entries for t in program.tensors) and cost(program, space) <= limits.work
+    return Segment(program, space) if small else None
+
+
 def _segment(program: Program, limits: Limits) -> Segment | None:
     if len(program.outputs) != 1:
         return None
-    if all(t.size <= limits.entries for t in program.tensors) and cost(program, DenseSpace()) <= limits.work:
-        return Segment(program, DenseSpace())
+    dense = _dense_segment(program, limits)
+    if dense is not None:
+        return dense
     try:
         restricted = with_restrictions(program)
         space = SymbolSpace(restricted)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from lipaudit.network.forms.elimination import Eliminated, Form, InfeasibleError, eliminate, push_forward
-from lipaudit.network.forms.multipliers import count, slack, start
+from lipaudit.network.forms.multipliers import count, per_unit, slack, start
 from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Constraint, Linear, Program, Tensor
 
@@ -97,7 +97,7 @@ class Segment:
         shares = (weights[at][:, None, :] * vectors[at].abs() ** 2).sum((0, 2))
         parts = torch.split(shares, [self.space.positions(tensor) for tensor in self.program.inputs])
         into = {
-            tensor.name: -_per_unit(part, self.space.metric_units(tensor), len(inner[tensor.name]))
+            tensor.name: -per_unit(part, self.space.metric_units(tensor), len(inner[tensor.name]))
             for tensor, part in zip(self.program.inputs, parts, strict=True)
         }
         return smooth, slope, out, into
@@ -121,7 +121,7 @@ class Segment:
         out: dict[str, torch.Tensor] = {}
         for output in self.program.outputs:
             squares = (values[output.name].abs() ** 2).sum((0, 2))
-            part = outer[output.name] * _per_unit(squares, self.space.metric_units(output), len(outer[output.name]))
+            part = outer[output.name] * per_unit(squares, self.space.metric_units(output), len(outer[output.name]))
             out[output.name] = out[output.name] + part if output.name in out else part
         return slope, out
 
@@ -149,10 +149,6 @@ class Segment:
         values, turned = torch.linalg.eigh((small + small.mH) / 2)
         self._vectors = vectors @ turned
         return values, self._vectors
-
-
-def _per_unit(values: torch.Tensor, units: torch.Tensor, number: int) -> torch.Tensor:
-    return torch.zeros(number, dtype=torch.float64).index_add_(0, units, values)
 
 
 def joined(form: Form, inputs: Sequence[Tensor], space: Space) -> torch.Tensor:
