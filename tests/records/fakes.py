@@ -231,3 +231,17 @@ def estimated_on_pixels() -> AuditReport:
     """Unbounded over all inputs; over pixels there is an estimate."""
     found = gated(other_domains=(DomainRecord("pixels", "finite", Figure(math.log10(5.1e8), ESTIMATE, 5.1e8)),))
     return replace(found, settings=replace(found.settings, method="ryu2019"))
+
+
+REPORTS = (
+    report(),
+    unsupported(),
+    two_outputs(),
+    report(layers=()),
+    gated(),
+    on_pixels(),
+    on_pixels(412.0),
+    around_a_cat(),
+    around_a_cat(around=None, radius_in="input"),
+)
+"""Reports of every kind whose figures fit a float, or do not."""

@@ -17,20 +17,9 @@ from tests.records import (
 )
 
 NO_LOWER: dict[str, Any] = {"lower_bound": None, "log10_lower_bound": None}
-REPORTS = (
-    fakes.report(),
-    fakes.unsupported(),
-    fakes.two_outputs(),
-    fakes.report(layers=()),
-    fakes.gated(),
-    fakes.on_pixels(),
-    fakes.on_pixels(412.0),
-    fakes.around_a_cat(),
-    fakes.around_a_cat(around=None, radius_in="input"),
-)
 
 
-@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("report", fakes.REPORTS)
 def test_round_trip_gives_an_equal_report(report: AuditReport) -> None:
     assert AuditReport.from_json(report.to_json()) == report
     assert AuditReport.from_json(report.to_json(indent=None).encode()) == report
@@ -82,8 +71,8 @@ def test_unbounded_is_null_beside_its_status() -> None:
 
 
 def test_several_reports_are_an_array() -> None:
-    documents = json.loads(to_json_array(REPORTS))
-    assert [document["network"]["status"] for document in documents] == [r.network.status for r in REPORTS]
+    documents = json.loads(to_json_array(fakes.REPORTS))
+    assert [document["network"]["status"] for document in documents] == [r.network.status for r in fakes.REPORTS]
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
@@ -176,15 +165,17 @@ def test_optional_parts_may_be_absent() -> None:
 
 
 def test_an_array_is_no_single_report() -> None:
-    text = to_json_array(REPORTS)
-    with pytest.raises(UsageError, match=f"this JSON holds several reports, an array of {len(REPORTS)}: take one"):
+    text = to_json_array(fakes.REPORTS)
+    with pytest.raises(
+        UsageError, match=f"this JSON holds several reports, an array of {len(fakes.REPORTS)}: take one"
+    ):
         AuditReport.from_json(text)
-    assert AuditReport.from_json(json.dumps(json.loads(text)[0])) == REPORTS[0]
+    assert AuditReport.from_json(json.dumps(json.loads(text)[0])) == fakes.REPORTS[0]
 
 
 def test_one_report_and_an_array_of_several_are_read() -> None:
     assert outcomes_from_json(fakes.report().to_json()) == (fakes.report(),)
-    assert outcomes_from_json(to_json_array(REPORTS).encode()) == REPORTS
+    assert outcomes_from_json(to_json_array(fakes.REPORTS).encode()) == fakes.REPORTS
 
 
 @pytest.mark.parametrize(

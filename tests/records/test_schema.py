@@ -30,15 +30,7 @@ def test_schema_is_a_valid_draft_2020_12_schema() -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        fakes.report(),
-        fakes.unsupported(),
-        fakes.two_outputs(),
-        fakes.report(layers=()),
-        fakes.gated(),
-        fakes.on_pixels(),
-        fakes.on_pixels(412.0),
-        fakes.around_a_cat(),
-        fakes.around_a_cat(around=None, radius_in="input"),
+        *fakes.REPORTS,
         fakes.report(upper_bound=None, log10_upper_bound=412.3),
         fakes.report(upper_bound=0.0, log10_upper_bound=None),
         fakes.report(status="unbounded", lower_bound=3.0, reasons=("a product",)),
