@@ -235,10 +235,10 @@ class CentreError(UsageError):
 
 
 class SeveralInputsError(UsageError):
-    """A ball for a network with several inputs."""
+    """A ball, or images, for a network with several inputs; ``option`` is the one that asks for them."""
 
-    def __init__(self, model: str, count: int) -> None:
-        super().__init__(f"{spell('domain', 'ball')} is for networks with one input, and {model} has {count}")
+    def __init__(self, option: str, model: str, count: int) -> None:
+        super().__init__(f"{option} is for networks with one input, and {model} has {count}")
 
 
 class UnheldInputError(UsageError):

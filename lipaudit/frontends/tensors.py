@@ -1,4 +1,4 @@
-"""Tensors in files of their own (.npy, .pt): read without executing anything."""
+"""Tensors in files of their own (.npy, .npz, .pt): read without executing anything."""
 
 from __future__ import annotations
 
@@ -27,16 +27,26 @@ def read_tensor(text: str, option: str) -> torch.Tensor:
 
     Pickles are read with ``weights_only``, arrays without pickles. Raises :class:`~lipaudit.errors.inputs.ReadFileError` for anything else.
     """
+    content = read_content(text, option)
+    if not isinstance(content, torch.Tensor):
+        raise ReadFileError(option, f"it holds {type(content).__name__}, not one tensor")
+    return content
+
+
+def read_content(text: str, option: str) -> object:
+    """What a tensor file (.npy, .npz, .pt, .pth) holds: a tensor, tensors by name (.npz), or what was saved, on the CPU."""
     path = readable_file(text, option)
     try:
-        if path.suffix.lower() == ".npy":
+        if path.suffix.lower() in (".npy", ".npz"):
             import numpy as np
 
-            return torch.from_numpy(np.load(path, allow_pickle=False))
-        content = torch.load(path, map_location="cpu", weights_only=True)
+            content = np.load(path, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                return torch.from_numpy(content)
+            with content:
+                return {name: torch.from_numpy(content[name]) for name in content.files}
+        saved: object = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ReadFileError(option, f"no tensor can be read from it ({reason[:200]})") from error
-    if not isinstance(content, torch.Tensor):
-        raise ReadFileError(option, f"it holds {type(content).__name__}, not one tensor")
-    return content.detach()
+    return saved.detach() if isinstance(saved, torch.Tensor) else saved
