@@ -28,6 +28,7 @@ _MOST_EVALUATIONS = 600
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
 _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
 _FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+_STARTS = ("norm", "forward", "perron")
 # A proof costs about as much as so many evaluations.
 _PROOF = 4.0
 
@@ -119,7 +120,7 @@ def tighten(chain: Chain, work: float) -> Tightened:
 
 def _start(chain: Chain, allowed: int) -> tuple[torch.Tensor, int]:
     found: tuple[float, torch.Tensor] | None = None
-    for how in ("norm", "perron")[: 1 if allowed < 12 else 2]:
+    for how in _STARTS[: 1 if allowed < 12 else None]:
         try:
             logs = chain.start(how)
             value, _ = chain.value(logs, math.inf)
@@ -129,7 +130,7 @@ def _start(chain: Chain, allowed: int) -> tuple[torch.Tensor, int]:
             found = value, logs
     if found is None:
         raise InfeasibleError("the start of the search")
-    return found[1], 4
+    return found[1], 2 * len(_STARTS)
 
 
 def _proved(chain: Chain, logs: torch.Tensor, used: int) -> Tightened:

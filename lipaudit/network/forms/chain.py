@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 
 from lipaudit.network.forms.certify import certified_factor
+from lipaudit.network.forms.elimination import InfeasibleError
+from lipaudit.network.forms.forward import forward_multipliers
 from lipaudit.network.forms.multipliers import perron_weights
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import channels
@@ -46,12 +48,14 @@ class Chain:
             self.unknowns = self.places[cut.name].stop
 
     def start(self, how: str) -> torch.Tensor:
-        """Feasible multipliers and metrics, from the outputs to the inputs.
+        """Feasible multipliers and metrics: "norm" and "perron" from the outputs to the inputs, "forward" from the inputs on.
 
         Raises:
-            InfeasibleError: if there are none.
+            InfeasibleError: if there are none; "forward" has some for one segment that is a chain of layers.
         """
         logs = torch.zeros(self.unknowns, dtype=torch.float64)
+        if how == "forward":
+            return self._forward(logs)
         for part in reversed(self.parts):
             if isinstance(part, Scalar):
                 continue  # its metric stays 1
@@ -60,6 +64,17 @@ class Chain:
             if how == "perron" and not others and source.name in self.places:
                 own = _by_channel(form, part, source)
                 logs[self.places[source.name]] = perron_weights(own, own.shape[-1], channels(source)).log()
+        return logs
+
+    def _forward(self, logs: torch.Tensor) -> torch.Tensor:
+        part = self.parts[0]
+        if not isinstance(part, Segment) or len(self.parts) > 1:
+            raise InfeasibleError("a network of several segments")
+        multipliers = forward_multipliers(part.program, part.space)
+        if multipliers is None:
+            raise InfeasibleError("a network that is no chain of layers")
+        for name, t in multipliers.items():
+            logs[part.places[name]] = math.log(t)
         return logs
 
     def value(self, logs: torch.Tensor, sharpness: float) -> tuple[float, torch.Tensor]:
