@@ -1,11 +1,12 @@
-"""Bounds of random ReLU networks: the product of norms, ECLipsE-Fast and ECLipsE, the start and the result of lipaudit's forms, the semidefinite optimum.
+"""Bounds of random ReLU networks: product of norms, ECLipsE-Fast and ECLipsE, start and result of lipaudit's forms, semidefinite optimum.
 
     python -m benchmarks.forms_mlp --networks 20
     python -m benchmarks.forms_mlp --networks 10 --deepest 3 --widest 32 --semidefinite 100
 
 ECLipsE is the package ``eclipse-nn`` (Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural
-Networks*, NeurIPS 2024). The semidefinite optimum is LipSDP-Neuron (Fazlyab et al., 2019), solved by cvxpy with Clarabel for networks of
-at most ``--semidefinite`` hidden units: its time grows with their fourth power or faster. Seconds are those of the processor, on one thread.
+Networks*, NeurIPS 2024). It takes the figure of ECLipsE-Fast where its solver fails. The semidefinite optimum is LipSDP-Neuron (Fazlyab
+et al., 2019), solved by cvxpy with Clarabel for networks of at most ``--semidefinite`` hidden units: its time grows with their fourth
+power or faster. Seconds are those of the processor, on one thread.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import math
 import random
 import time
@@ -44,7 +46,7 @@ def random_network(number: int, deepest: int, widest: int) -> nn.Sequential:
     sizes = [draw.randint(2, 64), *hidden, draw.randint(2, 16)]
     generator = torch.Generator().manual_seed(number)
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         linear = nn.Linear(inputs, outputs, bias=False, dtype=torch.float64)
         linear.weight.data = torch.randn(outputs, inputs, generator=generator, dtype=torch.float64) * math.sqrt(
             2 / inputs
@@ -71,7 +73,8 @@ def problem(network: nn.Sequential, work: float) -> Problem:
 def forms(network: nn.Sequential, work: float) -> float:
     """The proved bound by forms within an amount of work."""
     result = quadratic_forms(problem(network, work))
-    assert isinstance(result, NetworkBound) and result.network.log_upper is not None
+    assert isinstance(result, NetworkBound)
+    assert result.network.log_upper is not None
     return math.exp(result.network.log_upper)
 
 

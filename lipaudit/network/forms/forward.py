@@ -1,13 +1,14 @@
 """Multipliers in closed form for a chain of linear maps and slopes: one number per layer, from the input on.
 
-ECLipsE-Fast of Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*, NeurIPS 2024, for
-any interval of slopes [a, b]. The differences v of a tensor lie in the ellipsoid of a matrix Y: v v* <= Y for the inputs' differences of norm
-at most 1. A linear map A makes A Y A* of it. With m = (a + b) / 2, d = (b - a) / 2, s the largest eigenvalue of Y and the multiplier
+This is ECLipsE-Fast (Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
+NeurIPS 2024) for any interval of slopes [a, b]. The differences v of a tensor lie in the ellipsoid of a matrix Y: v v* <= Y for
+differences of the input of norm at most 1. A linear map A makes A Y A* of it. With m = (a + b) / 2, d = (b - a) / 2, s the largest
+eigenvalue of Y and the multiplier
 
     t = 1 / (s d (d + |m|)),
 
-which is the best one for Y = s I, slopes make ((t I - (t m)^2 (Y^-1 + t a b)^-1))^-1 of it. The largest eigenvalue F of the last Y bounds L^2, and the
-multipliers F t prove it in the elimination from the outputs.
+which is the best one for Y = s I, slopes make ((t I - (t m)^2 (Y^-1 + t a b)^-1))^-1 of it. The largest eigenvalue F of the last Y bounds
+L^2, and the multipliers F t prove it in the elimination from the outputs.
 """
 
 from __future__ import annotations

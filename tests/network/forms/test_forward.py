@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -21,7 +22,7 @@ def forward_bound(net: nn.Module, shape: tuple[int, ...], per_frequency: bool = 
 def mlp(sizes: tuple[int, ...], activation: nn.Module) -> nn.Sequential:
     torch.manual_seed(3)
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs, dtype=F64), activation]
     return nn.Sequential(*layers[:-1]).eval()
 
