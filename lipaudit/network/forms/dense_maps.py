@@ -52,8 +52,8 @@ class DenseMap:
             return torch.complex(self.apply(columns.real), self.apply(columns.imag))
         x = self.step.sources[self.source]
         offset = self._evaluate(torch.zeros(x.shape, dtype=torch.float64))
-        outputs = [self._evaluate(column.reshape(x.shape)) - offset for column in columns[0].T]
-        return torch.stack([y.flatten() for y in outputs], 1)[None]
+        outputs = [self._evaluate(column.reshape(x.shape)) - offset for column in columns.mT.flatten(0, 1)]
+        return torch.stack([y.flatten() for y in outputs]).reshape(len(columns), columns.shape[2], -1).mT
 
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
         """A* times columns (1, size of the output, m)."""
@@ -61,7 +61,25 @@ class DenseMap:
             return self.matrix.T.to(columns.dtype) @ columns
         if columns.is_complex():
             return torch.complex(self.adjoint(columns.real), self.adjoint(columns.imag))
-        return self._pulled_back(columns[0])[None]
+        pulled = self._pulled_back(columns.transpose(0, 1).flatten(1))
+        return pulled.reshape(len(pulled), len(columns), -1).transpose(0, 1)
+
+    def adjoint_of_diagonal(self, diagonal: torch.Tensor) -> torch.Tensor:
+        """A* times a real diagonal (1, size of the output)."""
+        if self.matrix is not None:
+            return self.matrix.T * diagonal[:, None, :]
+        return self.adjoint(torch.diag_embed(diagonal))
+
+    @cached_property
+    def squares(self) -> torch.Tensor | None:
+        """|a|^2 of a map that multiplies every entry by a number of its own."""
+        node, x = self.step.node, self.step.sources[self.source]
+        if self.step.part is not None or x.shape != self.step.output.shape or len(self.step.sources) > 1:
+            return None
+        if node.op == SCALE:
+            factor = _along(node.payload.factor.to(torch.float64), node.payload.axis, len(x.shape))
+            return (factor**2).expand(x.shape).reshape(1, -1)
+        return torch.ones(1, x.size, dtype=torch.float64) if node.op in UNCHANGED else None
 
     @cached_property
     def absolute(self) -> float:

@@ -24,7 +24,10 @@ _SUMS = {"aten.add.Tensor": 1.0, "aten.sub.Tensor": -1.0}
 
 @dataclass(frozen=True, eq=False)
 class Filter:
-    """y[n] = sum_a K[a] x[stride n + offsets[a]] per axis: a kernel (c_out, c_in, taps), and whether it is the adjoint that is meant."""
+    """y[n] = sum_a K[a] x[stride n + offsets[a]] per axis: a kernel (c_out, c_in, taps), and whether it is the adjoint that is meant.
+
+    A kernel (c, taps) acts on every channel by itself.
+    """
 
     kernel: torch.Tensor
     offsets: torch.Tensor
@@ -63,9 +66,9 @@ def as_filters(step: Linear) -> list[Filter]:
         node.op == SCALE and node.payload.factor.numel() == 1
     ):
         factor = node.payload.factor.to(torch.float64).expand(step.output.shape[1])
-        return [_pointwise(torch.diag(factor), spatial, node.payload.error)]
+        return [_pointwise(factor, spatial, node.payload.error)]
     if node.op in UNCHANGED:
-        return [_pointwise(torch.eye(step.output.shape[1], dtype=torch.float64), spatial)]
+        return [_pointwise(torch.ones(step.output.shape[1], dtype=torch.float64), spatial)]
     if node.op in _SUMS:
         return _sum(step, spatial)
     if node.op == "aten.cat.default" and node["dim"] in (1, 1 - len(step.output.shape)):
@@ -85,21 +88,25 @@ def _convolution(payload: Convolution) -> Filter:
     kernel = payload.kernel.to(torch.float64)
     groups = payload.groups
     rows, columns = kernel.shape[0], kernel.shape[1]
+    places = torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[2:]]).reshape(-1, kernel.dim() - 2)
+    left = torch.tensor([pair[0] for pair in payload.padding])
+    offsets = places * torch.tensor(payload.dilation) - left
+    if groups == rows and columns == 1:
+        kernel = kernel[:, 0].flatten(1)
+        return Filter(kernel, offsets, payload.stride, payload.transposed, payload.error, payload.moved)
     if groups > 1:
         whole = kernel.new_zeros(rows, columns * groups, *kernel.shape[2:])
         for g in range(groups):
             part = slice(g * rows // groups, (g + 1) * rows // groups)
             whole[part, g * columns : (g + 1) * columns] = kernel[part]
         kernel = whole
-    places = torch.cartesian_prod(*[torch.arange(k) for k in kernel.shape[2:]]).reshape(-1, kernel.dim() - 2)
-    left = torch.tensor([pair[0] for pair in payload.padding])
-    offsets = places * torch.tensor(payload.dilation) - left
     return Filter(kernel.flatten(2), offsets, payload.stride, payload.transposed, payload.error, payload.moved)
 
 
 def _pointwise(matrix: torch.Tensor, spatial: int, error: float = 0.0) -> Filter:
+    """A matrix (c_out, c_in), or one number per channel (c,)."""
     zero = torch.zeros(1, spatial, dtype=torch.long)
-    return Filter(matrix[:, :, None], zero, (1,) * spatial, error=error)
+    return Filter(matrix[..., None], zero, (1,) * spatial, error=error)
 
 
 def _sum(step: Linear, spatial: int) -> list[Filter]:
@@ -112,7 +119,7 @@ def _sum(step: Linear, spatial: int) -> list[Filter]:
         factor = (first.name == source.name if isinstance(first, Ref) else 0.0) + (
             alpha if isinstance(second, Ref) and second.name == source.name else 0.0
         )
-        filters.append(_pointwise(factor * torch.eye(source.shape[1], dtype=torch.float64), spatial))
+        filters.append(_pointwise(factor * torch.ones(source.shape[1], dtype=torch.float64), spatial))
     return filters
 
 
@@ -160,7 +167,7 @@ def _slice(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
     stride[axis - 2] = step or 1
     offsets = torch.zeros(1, spatial, dtype=torch.long)
     offsets[0, axis - 2] = places[0]
-    return Filter(torch.eye(before[1], dtype=torch.float64)[:, :, None], offsets, tuple(stride))
+    return Filter(torch.ones(before[1], 1, dtype=torch.float64), offsets, tuple(stride))
 
 
 def _padded(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:
@@ -186,8 +193,8 @@ def _average(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
     divisor = node.get("divisor_override") or math.prod(kernel)
     places = torch.cartesian_prod(*[torch.arange(k) for k in kernel]).reshape(-1, spatial)
     offsets = places - torch.tensor(padding)
-    taps = torch.eye(before[1], dtype=torch.float64)[:, :, None].expand(-1, -1, len(places)) / float(divisor)  # type: ignore[arg-type]
-    return Filter(taps.contiguous(), offsets, tuple(stride))
+    taps = torch.full((before[1], len(places)), 1 / float(divisor), dtype=torch.float64)  # type: ignore[arg-type]
+    return Filter(taps, offsets, tuple(stride))
 
 
 def is_pool(step: Step) -> bool:

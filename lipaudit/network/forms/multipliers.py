@@ -94,34 +94,56 @@ def per_unit(values: torch.Tensor, units: torch.Tensor, number: int) -> torch.Te
     return torch.zeros(number, dtype=torch.float64).index_add_(0, units, values)
 
 
-def start(step: Constraint, own: torch.Tensor | None, how: str, space: Space) -> torch.Tensor:
-    """Logarithms of multipliers for which X > 0, from H_zz: from its norm h, or unit by unit ("perron").
+def start(
+    step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None, how: str, space: Space
+) -> torch.Tensor:
+    """Logarithms of multipliers for which t - H > 0, for H = D + U U*: from D and the norm of U U*, or unit by unit ("perron").
 
     For a form h I and slopes in [a, b], t = h (1 + |a + b| / (b - a)) gives h max(a^2, b^2), the product rule. Unit by unit h becomes
     |H| p / p for the leading eigenvector p of |H|: diag(|H| p / p) - H is diagonally dominant in the metric p.
     """
-    number = count(step, space)
-    if own is None:
-        return torch.zeros(number, dtype=torch.float64)
-    if how == "norm" or not isinstance(step, Slopes | Windows):
-        h = _largest(own) * (1 + 1e-6)
-        if not isinstance(step, Slopes | Windows):
-            return h.log().expand(number).clone()
-        weights = h.expand(number)
+    number, positions = count(step, space), space.positions(step.output)
+    own = torch.zeros(positions, dtype=torch.float64) if diagonal is None else diagonal.amax(0)
+    if how == "perron" and columns is not None and isinstance(step, Slopes | Windows) and positions <= _MOST_BY_UNIT:
+        matrix = columns @ columns.mH
+        matrix = matrix + torch.diag_embed(own)
+        weights = perron_weights(matrix, positions, number) * (1 + 1e-4)
     else:
-        weights = perron_weights(own, space.positions(step.output), number) * (1 + 1e-4)
+        norm = 0.0 if columns is None else largest_square(columns)
+        weights = (own + norm).clamp_min(1e-280) * (1 + 1e-6)
+        if isinstance(step, Slopes | Windows):
+            units = space.units(step.output)
+            weights = torch.zeros(number, dtype=torch.float64).scatter_reduce_(0, units, weights, "amax")
+        else:
+            weights = weights.max().expand(number)
     if isinstance(step, Slopes):
         low, high = interval(step, space)
         weights = weights * (1 + abs(low + high) / 2 / max((high - low) / 2, 1e-6))
     return weights.log()
 
 
-def _largest(own: torch.Tensor) -> torch.Tensor:
-    rows: torch.Tensor = own.abs().sum(-1).amax()
-    if own.shape[-1] > 512:
-        return rows.clamp_min(1e-280)
-    values: torch.Tensor = torch.linalg.eigvalsh(own)
-    return values.amax().clamp_min(1e-280)
+# Tensors with more positions get no start unit by unit.
+_MOST_BY_UNIT = 512
+_ALL_EIGENVALUES = 1e8
+
+
+def largest_square(columns: torch.Tensor) -> float:
+    """The largest eigenvalue of U U* over all frequencies, or a little more."""
+    gram = columns.mH @ columns if columns.shape[2] <= columns.shape[1] else columns @ columns.mH
+    size = gram.shape[-1]
+    if len(gram) * size**3 <= _ALL_EIGENVALUES:
+        return float(torch.linalg.eigvalsh(gram).max())
+    x = torch.linspace(1.0, 2.0, size, dtype=torch.float64).to(gram.dtype)[:, None].expand(len(gram), -1, 1)
+    for _ in range(30):
+        x = gram @ x
+        x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp_min(1e-280)
+    largest = float(torch.linalg.vector_norm(gram @ x, dim=(1, 2)).max())
+    for excess in (1.001, 1.01, 1.1, 1.5):
+        shifted = -gram
+        shifted.diagonal(dim1=-2, dim2=-1).add_(largest * excess)
+        if not bool(torch.linalg.cholesky_ex(shifted)[1].any()):
+            return largest * excess
+    return float(gram.abs().sum(-1).max())
 
 
 def perron_weights(own: torch.Tensor, positions: int, number: int) -> torch.Tensor:

@@ -14,15 +14,13 @@ from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Bounded, Constraint, Groups, Slopes, Windows
 
 
-def passes_through(step: Constraint, own: torch.Tensor | None, rows: Mapping[str, torch.Tensor]) -> bool:
-    """Whether z is alive alone, its form is diagonal, and the constraint is one on norms."""
-    if own is None or rows or isinstance(step, Slopes):
-        return False
-    return not bool((own - torch.diag_embed(own.diagonal(dim1=-2, dim2=-1))).any())
+def passes_through(step: Constraint, columns: torch.Tensor | None) -> bool:
+    """Whether the form of z is diagonal and couples it with nothing, and the constraint is one on norms."""
+    return columns is None and not isinstance(step, Slopes)
 
 
 def pass_through(step: Constraint, own: torch.Tensor, space: Space) -> dict[str, torch.Tensor]:
-    """The diagonals that the sources get."""
+    """The diagonals that the sources get, from that of the output (frequencies, n)."""
     weights = largest_weights(step, own, space)
     if isinstance(step, Windows):
         return {step.sources[0].name: space.window_squares(step, weights)}
@@ -41,7 +39,7 @@ def pass_through(step: Constraint, own: torch.Tensor, space: Space) -> dict[str,
 
 def largest_weights(step: Constraint, own: torch.Tensor, space: Space) -> torch.Tensor:
     """The largest weight per window (unit), per group, or of all entries."""
-    diagonal = own.diagonal(dim1=-2, dim2=-1).real.amax(0)
+    diagonal = own.amax(0)
     if isinstance(step, Windows):
         return diagonal.reshape(-1, int(space.units(step.output).max()) + 1).amax(0)  # aliases times units
     if isinstance(step, Groups):
@@ -57,7 +55,7 @@ def extremal_output(
     some = sources[step.sources[0].name]
     z = some.new_zeros(len(some), space.positions(step.output), some.shape[-1])
     squares = {name: (v.abs() ** 2).sum((0, 2)) for name, v in sources.items()}
-    diagonal = own.diagonal(dim1=-2, dim2=-1).real.amax(0)
+    diagonal = own.amax(0)
     if isinstance(step, Windows):
         inside = space.window_inside(step, squares[step.sources[0].name])
         z[0, : len(inside), 0] = inside.sqrt().to(z.dtype)  # at the first alias

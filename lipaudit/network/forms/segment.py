@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.network.forms.elimination import Eliminated, Form, InfeasibleError, eliminate, push_forward
+from lipaudit.network.forms.elimination import Eliminated, Form, InfeasibleError, core_at, eliminate, push_forward
 from lipaudit.network.forms.multipliers import count, per_unit, slack, start
 from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Constraint, Linear, Program, Tensor
@@ -51,9 +51,9 @@ class Segment:
             InfeasibleError: where rounding leaves none.
         """
 
-        def choose(step: Constraint, own: torch.Tensor | None) -> torch.Tensor:
+        def choose(step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None) -> torch.Tensor:
             place = self.places[step.output.name]
-            logs[place] = start(step, own, how, self.space)
+            logs[place] = start(step, diagonal, columns, how, self.space)
             return logs[place].exp()
 
         form = self._outer(outer)
@@ -77,7 +77,7 @@ class Segment:
         """
         form = self._outer(outer)
         eliminated = eliminate(
-            self.program, self.space, form, lambda step, _: logs[self.places[step.output.name]].exp()
+            self.program, self.space, form, lambda step, *_: logs[self.places[step.output.name]].exp()
         )
         matrix = self._joined(form)
         roots = self._roots(inner)
@@ -93,9 +93,12 @@ class Segment:
         smooth = top + float(torch.logsumexp(sharpness * (log_values - top).flatten(), 0)) / sharpness
         at = (weights.amax(1) > _NEGLIGIBLE).nonzero().flatten()
         columns = vectors[at] * (weights[at] / values[at].clamp_min(1e-300)).sqrt()[:, None, :]
-        slope, out = self._derivatives(logs, outer, eliminated, roots[:, None] * columns, at)
+        sizes = [self.space.positions(tensor) for tensor in self.program.inputs]
+        names = [tensor.name for tensor in self.program.inputs]
+        inputs = dict(zip(names, torch.split(roots[:, None] * columns, sizes, 1), strict=True))
+        slope, out = self._derivatives(logs, outer, eliminated, inputs, core_at(form, inputs, at), at)
         shares = (weights[at][:, None, :] * vectors[at].abs() ** 2).sum((0, 2))
-        parts = torch.split(shares, [self.space.positions(tensor) for tensor in self.program.inputs])
+        parts = torch.split(shares, sizes)
         into = {
             tensor.name: -per_unit(part, self.space.metric_units(tensor), len(inner[tensor.name]))
             for tensor, part in zip(self.program.inputs, parts, strict=True)
@@ -107,15 +110,14 @@ class Segment:
         logs: torch.Tensor,
         outer: Mapping[str, torch.Tensor],
         eliminated: Mapping[str, Eliminated],
-        columns: torch.Tensor,
+        inputs: Mapping[str, torch.Tensor],
+        core: torch.Tensor,
         at: torch.Tensor,
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        sizes = [self.space.positions(tensor) for tensor in self.program.inputs]
-        inputs = dict(zip([t.name for t in self.program.inputs], torch.split(columns, sizes, 1), strict=True))
-        values = push_forward(self.program, self.space, eliminated, inputs, at)
+        values = push_forward(self.program, self.space, eliminated, inputs, core, at)
         slope = torch.zeros_like(logs)
         for step in self.constraints:
-            if step.output.name in eliminated and not eliminated[step.output.name].passed:
+            if step.output.name in eliminated and eliminated[step.output.name].passed is None:
                 place = self.places[step.output.name]
                 slope[place] = slack(step, logs[place].exp(), values[step.output.name], values, self.space)
         out: dict[str, torch.Tensor] = {}
@@ -153,17 +155,4 @@ class Segment:
 
 def joined(form: Form, inputs: Sequence[Tensor], space: Space) -> torch.Tensor:
     """The form at the inputs as one matrix, the inputs one behind the other."""
-    blocks = dict(form.blocks())
-    frequencies = max((len(block) for block in blocks.values()), default=1)
-    dtype = torch.complex128 if any(b.is_complex() for b in blocks.values()) else torch.float64
-    rows = []
-    for a in inputs:
-        row = []
-        for b in inputs:
-            block = form.get(a.name, b.name)
-            if block is None:
-                block = torch.zeros(1, space.positions(a), space.positions(b), dtype=dtype)
-            row.append(block.to(dtype).expand(frequencies, -1, -1))
-        rows.append(torch.cat(row, 2))
-    matrix = torch.cat(rows, 1)
-    return (matrix + matrix.mH) / 2
+    return form.matrix([each.name for each in inputs], [space.positions(each) for each in inputs])

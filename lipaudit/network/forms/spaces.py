@@ -7,7 +7,7 @@ steps are as matrices. Blocks of forms are (frequencies, positions, positions); 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import torch
 
 from lipaudit.graph.node import Node
 from lipaudit.network.forms.dense_maps import DenseMap
-from lipaudit.network.forms.steps import Groups, Linear, Tensor, Windows
+from lipaudit.network.forms.steps import Groups, Linear, Program, Tensor, Windows
 
 
 class Map(Protocol):
@@ -26,6 +26,13 @@ class Map(Protocol):
 
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
         """A* times columns (frequencies, positions of the output, m)."""
+
+    def adjoint_of_diagonal(self, diagonal: torch.Tensor) -> torch.Tensor:
+        """A* times a real diagonal (frequencies, positions of the output)."""
+
+    @property
+    def squares(self) -> torch.Tensor | None:
+        """|a|^2, (frequencies, positions), of a map that multiplies every position by a number of its own; None for others."""
 
     @property
     def absolute(self) -> float:
@@ -66,6 +73,9 @@ class Space(Protocol):
 
     def groups(self, step: Groups) -> torch.Tensor:
         """(groups, k) positions that are sorted with one another, -1 where a group is smaller."""
+
+    def in_parts(self, program: Program) -> Iterator[Space]:
+        """Spaces that have some of the frequencies each, and all of them together, so that the forms of one part fit into memory."""
 
 
 def channels(tensor: Tensor) -> int:
@@ -114,6 +124,10 @@ class DenseSpace:
     def groups(self, step: Groups) -> torch.Tensor:
         """Every group at every place."""
         return group_positions(step, step.output.shape)
+
+    def in_parts(self, program: Program) -> Iterator[DenseSpace]:  # noqa: ARG002
+        """The only one."""
+        yield self
 
 
 @lru_cache(maxsize=256)

@@ -15,10 +15,11 @@ Real signals have conjugate symmetric transforms, so that half of the frequencie
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -29,6 +30,8 @@ from lipaudit.network.forms.steps import Groups, Linear, Program, Tensor, Window
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma, product_error
 
 _UP = 1 + 2.0**-30
+# Complex numbers that one tensor's columns may have in a part of the frequencies.
+_ENTRIES_OF_A_PART = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,8 @@ class SymbolMap:
     rounding: float
     uncertainty: float
 
+    squares = None
+
     def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
         """D(w) times columns."""
         blocks = self.blocks if at is None or len(self.blocks) == 1 else self.blocks[at]
@@ -52,6 +57,56 @@ class SymbolMap:
     def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
         """D(w)* times columns."""
         return _multiply(self.blocks.mH, columns)
+
+    def adjoint_of_diagonal(self, diagonal: torch.Tensor) -> torch.Tensor:
+        """D(w)* times a diagonal (frequencies, positions of the output)."""
+        if self.blocks.dim() == 3:
+            return self.blocks.mH * diagonal[:, None, :]
+        _, aliases, outputs, inputs = self.blocks.shape
+        scaled = self.blocks.mH * diagonal.reshape(len(diagonal), aliases, 1, outputs)
+        whole = scaled.new_zeros(len(scaled), aliases, inputs, aliases, outputs)
+        whole.diagonal(dim1=1, dim2=3).copy_(scaled.permute(0, 2, 3, 1))
+        return whole.reshape(len(scaled), aliases * inputs, aliases * outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelMap:
+    """A filter that acts on every channel by itself, at every frequency of a space."""
+
+    weights: torch.Tensor
+    """(frequencies, aliases of the source, channels); one frequency is for all."""
+    places: torch.Tensor
+    """For every alias of the source the alias of the output onto which it folds."""
+    aliases: int
+    """Of the output."""
+    absolute: float
+    rounding: float
+    uncertainty: float
+
+    @property
+    def squares(self) -> torch.Tensor | None:
+        """|D(w)|^2, (frequencies, positions); None where aliases fold."""
+        return (self.weights.abs() ** 2).flatten(1) if len(self.places) == self.aliases else None
+
+    def apply(self, columns: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+        """D(w) times columns."""
+        weights = self.weights if at is None or len(self.weights) == 1 else self.weights[at]
+        parts = weights[..., None] * columns.reshape(len(columns), len(self.places), weights.shape[2], -1)
+        if len(self.places) == self.aliases:
+            return parts.flatten(1, 2)
+        folded = parts.new_zeros(len(parts), self.aliases, *parts.shape[2:])
+        return folded.index_add_(1, self.places, parts).flatten(1, 2)
+
+    def adjoint(self, columns: torch.Tensor) -> torch.Tensor:
+        """D(w)* times columns."""
+        parts = columns.reshape(len(columns), self.aliases, self.weights.shape[2], -1)
+        if len(self.places) != self.aliases:
+            parts = parts[:, self.places]
+        return (self.weights.conj()[..., None] * parts).flatten(1, 2)
+
+    def adjoint_of_diagonal(self, diagonal: torch.Tensor) -> torch.Tensor:
+        """D(w)* times a diagonal (frequencies, positions of the output)."""
+        return self.adjoint(torch.diag_embed(diagonal))
 
 
 def _multiply(blocks: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
@@ -75,6 +130,7 @@ class PoolMap:
     count: int
     gain: float
 
+    squares = None
     absolute = property(lambda self: self.gain)
     rounding = property(lambda self: 8 * UNIT_ROUNDOFF * self.gain)
     uncertainty = property(lambda self: 8 * UNIT_ROUNDOFF * self.gain)
@@ -93,8 +149,12 @@ class PoolMap:
             self.frequencies, self.aliases * self.count, columns.shape[-1], dtype=torch.complex128
         )
         if self.zero is not None:
-            result[self.zero, : self.count] = self.gain * columns[0]
+            result[self.zero, : self.count] = self.gain * columns[0 if len(columns) == 1 else self.zero]
         return result
+
+    def adjoint_of_diagonal(self, diagonal: torch.Tensor) -> torch.Tensor:
+        """The same number for every pixel of a channel."""
+        return self.adjoint(torch.diag_embed(diagonal))
 
 
 class SymbolSpace:
@@ -110,6 +170,24 @@ class SymbolSpace:
         axes[-1] = axes[-1][: self.base[-1] // 2 + 1]
         self._frequencies = torch.cartesian_prod(*axes).reshape(-1, len(axes))
         self._maps: dict[str, list[Map]] = {}
+
+    def at(self, frequencies: torch.Tensor) -> SymbolSpace:
+        """The space with some of the frequencies, by their numbers."""
+        part = copy.copy(self)
+        part._frequencies = self._frequencies[frequencies]
+        part._maps = {}
+        return part
+
+    def in_parts(self, program: Program) -> Iterator[SymbolSpace]:
+        """Spaces with neighbouring frequencies, so few that a tensor's columns take no more than some megabytes."""
+        sizes = [self.positions(t) for t in program.tensors if is_spatial(t)]
+        entries = max(sizes) * max(self.positions(t) for t in (*program.inputs, *program.outputs) if is_spatial(t))
+        count = max(1, _ENTRIES_OF_A_PART // max(entries, 1))
+        if count >= self.frequencies:
+            yield self
+            return
+        for start in range(0, self.frequencies, count):
+            yield self.at(torch.arange(start, min(start + count, self.frequencies)))
 
     @property
     def frequencies(self) -> int:
@@ -173,37 +251,48 @@ class SymbolSpace:
         zero = (self._frequencies == 0).all(1).nonzero().flatten().tolist()
         return PoolMap(self.frequencies, zero[0] if zero else None, self.aliases(source), channels(source), gain)
 
-    def _map(self, filter_: Filter, source: Tensor, output: Tensor) -> SymbolMap:
-        if filter_.transposed:
-            map_ = self._ordinary(filter_, output, source)
-            return SymbolMap(map_.blocks.mH.contiguous(), map_.absolute, map_.rounding, map_.uncertainty)
-        return self._ordinary(filter_, source, output)
+    def _map(self, filter_: Filter, source: Tensor, output: Tensor) -> Map:
+        if not filter_.transposed:
+            return self._ordinary(filter_, source, output)
+        if filter_.kernel.dim() == 2:  # a matrix per channel, whose adjoint is none
+            filter_ = replace(filter_, kernel=torch.diag_embed(filter_.kernel.T).permute(1, 2, 0))
+        map_ = self._ordinary(filter_, output, source)
+        assert isinstance(map_, SymbolMap)
+        return SymbolMap(map_.blocks.mH.contiguous(), map_.absolute, map_.rounding, map_.uncertainty)
 
-    def _ordinary(self, filter_: Filter, source: Tensor, output: Tensor) -> SymbolMap:
+    def _ordinary(self, filter_: Filter, source: Tensor, output: Tensor) -> SymbolMap | ChannelMap:
         fine, coarse = self._finer[source.name], self._finer[output.name]
-        symbols = self._symbols(filter_, fine)  # (frequencies, J_in, c_out, c_in)
+        symbols = self._symbols(filter_, fine)  # (frequencies, J_in, c_out, c_in), or (frequencies, J_in, c)
         taps = filter_.kernel.abs()
-        absolute = math.sqrt(float(taps.sum((0, 2)).max()) * float(taps.sum((1, 2)).max())) * _UP
+        by_channel = taps.dim() == 2
+        sides = (taps.sum(1),) * 2 if by_channel else (taps.sum((0, 2)), taps.sum((1, 2)))
+        absolute = math.sqrt(float(sides[0].max()) * float(sides[1].max())) * _UP
         phases = 32 * UNIT_ROUNDOFF * (1 + max(self.base) * max(fine))
-        sums = product_error(filter_.kernel.shape[2] + 8, complex_entries=True)
+        sums = product_error(filter_.kernel.shape[-1] + 8, complex_entries=True)
         uncertainty = ((filter_.error + sums + phases) * absolute + filter_.moved) * _UP
-        rounding = math.sqrt(2) * gamma(2 * symbols.shape[1] * max(symbols.shape[2:]) + 8) * absolute
+        terms = symbols.shape[1] * (1 if by_channel else max(symbols.shape[2:]))
+        rounding = math.sqrt(2) * gamma(2 * terms + 8) * absolute
+        scale = 1 / math.sqrt(math.prod(filter_.stride))
+        places = [
+            sum(p % c * math.prod(coarse[a + 1 :]) for a, (p, c) in enumerate(zip(alias, coarse, strict=True)))
+            for alias in itertools.product(*[range(f) for f in fine])
+        ]
+        if by_channel:
+            folds = torch.tensor(places)
+            return ChannelMap(scale * symbols, folds, math.prod(coarse), absolute, rounding, uncertainty)
         if all(s == 1 for s in filter_.stride):
             return SymbolMap(symbols, absolute, rounding, uncertainty)
         folded = symbols.new_zeros(
             len(symbols), math.prod(coarse), symbols.shape[2], symbols.shape[1], symbols.shape[3]
         )
-        scale = 1 / math.sqrt(math.prod(filter_.stride))
-        for j, alias in enumerate(itertools.product(*[range(f) for f in fine])):
-            place = 0
-            for a, position in enumerate(alias):
-                place = place * coarse[a] + position % coarse[a]
+        for j, place in enumerate(places):
             folded[:, place, :, j] = scale * symbols[:, j]
         return SymbolMap(folded.flatten(3).flatten(1, 2), absolute, rounding, uncertainty)
 
     def _symbols(self, filter_: Filter, finer: tuple[int, ...]) -> torch.Tensor:
         if len(filter_.offsets) == 1 and not filter_.offsets.any():
-            return filter_.kernel[None, None, :, :, 0].expand(1, math.prod(finer), -1, -1)
+            one = filter_.kernel[None, None, ..., 0]
+            return one.expand(1, math.prod(finer), *one.shape[2:])
         aliases = torch.tensor(list(itertools.product(*[range(f) for f in finer]))).reshape(-1, len(finer))
         base = torch.tensor(self.base)
         points = base * torch.tensor(finer)
@@ -212,7 +301,7 @@ class SymbolSpace:
         angles = (2 * math.pi * (turns.to(torch.float64) / points)).sum(-1)
         waves = torch.polar(torch.ones_like(angles), angles)  # (frequencies, J, taps)
         kernel = filter_.kernel.to(torch.complex128)
-        return torch.einsum("fjt,oit->fjoi", waves, kernel).contiguous()
+        return (waves.flatten(0, 1) @ kernel.flatten(0, -2).T).reshape(*waves.shape[:2], *kernel.shape[:-1])
 
     def window_squares(self, step: Windows, t: torch.Tensor) -> torch.Tensor:
         """The weight of every position's square: how many windows cover a pixel at most, times the channel's multiplier."""

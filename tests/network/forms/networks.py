@@ -260,7 +260,7 @@ def explicit(program: Program, chain: Chain, logs: torch.Tensor) -> float | None
     )
     widened, space, form = replace(program, steps=steps), DenseSpace(), Form()
 
-    def choose(step: Constraint, _own: torch.Tensor | None) -> torch.Tensor:
+    def choose(step: Constraint, *_form: torch.Tensor | None) -> torch.Tensor:
         t = logs[places[step.output.name]].exp()
         return t.repeat_interleave(math.prod(step.output.shape[2:])) if is_spatial(step.output) else t
 

@@ -134,7 +134,7 @@ def _without_half_of_the_aliases(right: Callable[..., Any]) -> Callable[..., Any
 def _root_of_stride_twice(right: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(self: SymbolSpace, filter_: Any, source: Any, output: Any) -> Any:
         one = right(self, filter_, source, output)
-        return replace(one, blocks=one.blocks / math.sqrt(math.prod(filter_.stride)))
+        return replace(one, weights=one.weights / math.sqrt(math.prod(filter_.stride)))
 
     return wrong
 
@@ -182,7 +182,7 @@ MUTATIONS = {
         lambda right: lambda self, step: replace(right(self, step), gain=right(self, step).gain / 2),
     ),
     "the sign of S": Mutation("residual", DENSE, elimination, "terms", _terms(_scaled("cross", -1.0), Slopes)),
-    "the sign of a b": Mutation("folded", DENSE, elimination, "terms", _terms(_scaled("sources", -1.0), Slopes)),
+    "half of a b": Mutation("folded", DENSE, elimination, "terms", _terms(_scaled("sources", 0.5), Slopes)),
     "half of a group's block": Mutation("sorted", DENSE, elimination, "terms", _terms(_scaled("sources", 0.5), Groups)),
     "a group's smallest weight": Mutation(
         "sorted", DENSE, pass_through, "largest_weights", lambda right: lambda *a: right(*a) / 2
