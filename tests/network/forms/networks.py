@@ -134,6 +134,11 @@ def pixel_cases() -> dict[str, Case]:
     def pooled(x: torch.Tensor, a: nn.Module, b: nn.Module, c: nn.Module, d: nn.Module) -> torch.Tensor:
         return d(r(c(functional.adaptive_avg_pool2d(r(b(r(a(x)))), 1).flatten(1))))
 
+    def inverted(x: torch.Tensor, *layers: nn.Module) -> torch.Tensor:
+        wide, own, narrow, then, half, last = layers
+        x = x + narrow(functional.relu6(own(functional.relu6(wide(x)))))
+        return last(functional.relu6(half(functional.relu6(then(x)))))
+
     small, last = (1, 2, 6, 6), conv(3, 2)
     transposed = nn.ConvTranspose2d(3, 2, 4, stride=2, padding=1, bias=False)
     odd = nn.ConvTranspose2d(3, 2, 3, stride=2, padding=2, output_padding=1, bias=False)
@@ -152,6 +157,13 @@ def pixel_cases() -> dict[str, Case]:
         "residual": case((1, 3, 5, 5), lambda x, a, b: r(x + b(r(a(x)))), conv(3, 4), conv(4, 3)),
         "pre-activation": case(
             (1, 3, 5, 5), lambda x, a, b, c: r(x + b(r(a(r(x))))) + c(x), conv(3, 4), conv(4, 3), conv(3, 3, 1)
+        ),
+        "inverted residual": case(
+            (1, 2, 6, 6), inverted, conv(2, 9, 1), conv(9, 9, groups=9), conv(9, 2, 1), conv(2, 7, 1),
+            conv(7, 7, 5, groups=7, stride=2), conv(7, 3, 1),
+        ),
+        "channels by themselves, transposed": case(
+            (1, 3, 4, 4), two, nn.ConvTranspose2d(3, 3, 4, stride=2, padding=1, groups=3, bias=False), conv(3, 2)
         ),
         "leaky": case(small, lambda x, a, b: b(functional.leaky_relu(a(x), 0.3)), conv(2, 3), last),
         "transposed": case((1, 2, 4, 4), up, conv(2, 3), transposed, conv(2, 1)),

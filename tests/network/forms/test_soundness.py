@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 
+from lipaudit.network.forms import symbol_space
+from lipaudit.network.forms.segment import Segment
 from tests.network.forms.networks import (
     dense_cases,
     explicit,
@@ -50,7 +52,8 @@ def test_the_gradient_of_dense_forms_is_that_of_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pre-activation", "stride", "transposed", "pooled head", "no activation", "pooled twice"]
+    "name",
+    ["pre-activation", "stride", "transposed", "pooled head", "no activation", "pooled twice", "inverted residual"],
 )
 def test_the_gradient_of_forms_per_frequency_is_that_of_differences(name: str) -> None:
     _check_gradient(name, per_frequency=True)
@@ -66,3 +69,15 @@ def _check_gradient(name: str, *, per_frequency: bool) -> None:
         step = torch.randn(logs.shape, generator=generator, dtype=torch.float64) * 1e-5
         ahead, behind = (chain.value(logs + sign * step, 20.0)[0] for sign in (1, -1))
         assert float(slope @ step) == pytest.approx((ahead - behind) / 2, rel=1e-4, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", ["inverted residual", "pooled head", "transposed"])
+def test_a_proof_in_parts_is_the_proof_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = one_segment(steps_of(PIXELS[name]), per_frequency=True)
+    logs = searched(chain)
+    at_once = proved(chain, logs)
+    monkeypatch.setattr(symbol_space, "_ENTRIES_OF_A_PART", 1)
+    (segment,) = chain.parts
+    assert isinstance(segment, Segment)
+    assert len(list(segment.space.in_parts(segment.program))) == segment.space.frequencies  # type: ignore[attr-defined]
+    assert proved(chain, logs) == pytest.approx(at_once, rel=1e-6)
