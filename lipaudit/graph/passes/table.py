@@ -38,6 +38,7 @@ from lipaudit.graph.passes import (
     power_means,
     radial,
     roll,
+    sector_pairs,
     softmax,
 )
 from lipaudit.graph.passes.constant_shifts import drop_shifts
@@ -100,14 +101,17 @@ PASSES = (
     Pass.of_patterns("radial functions", "f(||z||) and phi(||z||) z / ||z||", _VALUE, radial.matcher),
     Pass.of_patterns("hypot of one tensor", "hypot(a, b) = sqrt(a^2 + b^2)", _VALUE, power_means.hypot_matcher),
     Pass.of_patterns("power means", "(A |u|^p + e)^(1/p)", _VALUE, power_means.matcher),
-    Pass.of_patterns(
-        "activations", "polynomials in x and in one function of x, such as x sigmoid(x)", _VALUE, activations.matcher
-    ),
-    Pass.of_patterns("element-wise functions", "a composition of functions of each entry", _VALUE, elementwise.matcher),
     Pass.of_patterns("choices by comparison", "where(a > b, a, b) = max(a, b)", _VALUE, max_min_pairs.choice_matcher),
     Pass.of_patterns(
         "ordered pairs", "cat(max(a, b), min(a, b)) sorts pairs of cat(a, b)", _VALUE, max_min_pairs.matcher
     ),
+    Pass.of_patterns(
+        "pairs on sectors", "cat(a(x, y), b(x, y)) is linear on sectors of the plane", _VALUE, sector_pairs.matcher
+    ),
+    Pass.of_patterns(
+        "activations", "polynomials in x and in one function of x, such as x sigmoid(x)", _VALUE, activations.matcher
+    ),
+    Pass.of_patterns("element-wise functions", "a composition of functions of each entry", _VALUE, elementwise.matcher),
     Pass.of_patterns(
         "permuted concatenation", "cat(x[i], x[j]) = x[cat(i, j)]", _VALUE, permuted_concatenation.matcher
     ),

@@ -12,6 +12,7 @@ import torch
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.ops import aten
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
+from lipaudit.graph.passes.sector_pairs import SECTOR_PAIRS, SectorPairs
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.interval_facets import entries_of_input
 from lipaudit.rules.operands import count_refs, interval_of_operand, repeats, root, shape_of, stretch
@@ -19,7 +20,7 @@ from lipaudit.rules.radii_facets import picked_entries
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
 from lipaudit.rules.rule import operations
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 
 WHERE = operations(*aten("where.self"))
@@ -27,6 +28,7 @@ MASKED_FILL = operations(*aten("masked_fill.Tensor"))
 EXTREMUM = operations(*aten("maximum", "minimum"))
 CLAMP_TO_TENSOR = operations(*aten("clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor"))
 PAIRS = operations(ORDERED_PAIRS)
+SECTORS = operations(SECTOR_PAIRS)
 
 
 @WHERE.constant(
@@ -152,3 +154,20 @@ def ordered_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) 
 
 
 PAIRS.interval(entries_of_input)
+
+
+@SECTORS.constant(
+    formula="the largest norm of its matrices",
+    source="a continuous function that is linear on sectors: the segment between two points is cut at their boundaries", exact=True,
+)  # fmt: skip
+def sector_pairs(node: Node, _settings: Settings) -> Effect:
+    """A function of pairs of entries that is linear on sectors, such as a Householder activation."""
+    payload: SectorPairs = node.payload
+    exact = len(payload.leaves) == 1  # of one number both sides are 0 at 0
+    constant = Bracket.between(payload.constant * (1 - 2.0**-38), payload.constant, _rigor(exact))
+    note = "" if exact else f"written out; both sides of every boundary agree up to {payload.gap:.1e}"
+    return stretch(node, {"self": constant}, note=note)
+
+
+def _rigor(exact: bool) -> Rigor:
+    return Rigor.CERTIFIED if exact else Rigor.NUMERICAL

@@ -106,6 +106,7 @@ ALMOST: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "element-wise functions": (lambda x: x.sin() + x[:, :1], "no tensor before it has a finite slope"),
     "choices by comparison": (lambda x: torch.where(x > x.sin(), x, x.cos()), "what is chosen is not what is compared"),
     "ordered pairs": (lambda x: torch.cat([x, x.sin()]), "the parts do not hold the larger and the smaller"),
+    "pairs on sectors": (lambda x: torch.cat([x, x.sin()]), "nothing is chosen"),
     "permuted concatenation": (
         lambda x: torch.cat([x[:, :2], x.sin()], 1),
         "no two parts beside each other are pieces",

@@ -2,7 +2,9 @@
 
 import torch
 
+from lipaudit.graph.node import Node, Ref, TensorInfo
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS, OrderedPairs
+from lipaudit.graph.passes.sector_pairs import SECTOR_PAIRS, SectorPairs
 from tests.nodes import data
 from tests.rules.ops.cases import case, unbounded, unsupported
 
@@ -181,3 +183,10 @@ for shape, axis, sizes, pairs in (
 ):  # fmt: skip
     ordered = OrderedPairs(axis, sizes, pairs)
     case(ORDERED_PAIRS, self=data(*shape), payload=ordered, function=ordered.evaluate)
+HALF = TensorInfo((1, 2, 6), F64)
+SIDES = tuple(
+    Node(name, f"aten.{name}.default", {"self": Ref(read, HALF)}, (HALF,))
+    for name, read in (("relu", "x"), ("abs", "y"))
+)
+sides = SectorPairs(1, False, ("x", "y"), ("relu", "abs"), SIDES, 1.0, 0.0)
+case(SECTOR_PAIRS, self=X, payload=sides, function=sides.evaluate)

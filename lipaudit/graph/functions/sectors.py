@@ -1,0 +1,375 @@
+"""Functions of two numbers that are linear on sectors of the plane: f(t x, t y) = t f(x, y) for t >= 0.
+
+Operations that act on each entry of two tensors x and y by itself, with constants that differ from entry to entry at most: multiples,
+sums, choices by the sign of a linear form s x + c y or by the angle atan2(y, x). The lines and angles of the choices are rays from the
+origin; between two neighbouring rays f is one matrix M. If the matrices on both sides of every ray, and the value on the ray, agree
+there, f is continuous, and its Lipschitz constant is the largest ||M|| (the segment between two points is cut at the rays). If they do not
+agree, f jumps.
+
+Directions are compared with a tolerance: rays that are closer are one, and a gap between values on a ray that is smaller is rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from lipaudit.graph.aliases import canonical
+from lipaudit.graph.node import Argument, Constant, Node, Ref
+
+
+class NotOnSectorsError(Exception):
+    """Some operations are no function that is linear on sectors; the message says which."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """p x + q y for every function and direction, arrays (functions, directions); ``chosen`` where p and q depend on the direction."""
+
+    p: torch.Tensor
+    q: torch.Tensor
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number, or a truth value, for every function and direction."""
+
+    value: torch.Tensor
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class _Angle:
+    """The angle of (x, y) plus a number, reduced to [0, 2 pi) where ``reduced``."""
+
+    shift: torch.Tensor
+    reduced: bool = False
+
+
+_Value: TypeAlias = _Form | _Number | _Angle
+
+
+@dataclass(frozen=True)
+class Sectors:
+    """The matrices of some functions, (functions, sectors, outputs, 2), and the largest gap on a ray, relative to the matrices."""
+
+    matrices: torch.Tensor
+    gap: float
+
+    @property
+    def constant(self) -> float:
+        """The largest ||M||, rounded up."""
+        gram = self.matrices.mT @ self.matrices
+        a, b, d = gram[..., 0, 0], gram[..., 0, 1], gram[..., 1, 1]
+        largest = (a + d) / 2 + torch.sqrt(((a - d) / 2) ** 2 + b**2)
+        return math.sqrt(float(largest.max())) * (1 + 2.0**-40)
+
+
+def sectors(nodes: Iterable[Node], leaves: tuple[str, ...], outputs: tuple[str, ...], tolerance: float) -> Sectors:
+    """The matrices of the functions that nodes compute from one or two leaves, entry by entry.
+
+    Args:
+        nodes: the operations between the leaves and the outputs, in topological order.
+        leaves: the tensors x and y, or x alone.
+        outputs: the tensors whose entries are the components of f.
+        tolerance: how far apart rays must be to be two.
+
+    Raises:
+        NotOnSectorsError: if an operation makes no such function of them.
+    """
+    ordered = tuple(canonical(node) for node in nodes)
+    constants = _constants(ordered)
+    rays: list[torch.Tensor] = []
+    trial = torch.zeros(constants.number, 1, dtype=torch.float64)
+    _Evaluation(constants, trial, tolerance, rays.append).run(ordered, leaves)
+    if not rays:
+        raise NotOnSectorsError("nothing is chosen")
+    angles = torch.cat([ray.expand(constants.number, 1) for ray in rays], 1) % (2 * math.pi)
+    angles = angles.sort(1).values
+    widths = torch.diff(torch.cat([angles, angles[:, :1] + 2 * math.pi], 1), dim=1)
+    within = 0.4 * tolerance  # less than a sector's middle is away from its rays
+    matrices = _Evaluation(constants, angles + widths / 2, within).matrices(ordered, leaves, outputs)
+    for _ in range(angles.shape[1]):  # what lies between two rays that are one belongs to the sector before
+        matrices = torch.where((widths <= tolerance)[:, :, None, None], matrices.roll(1, 1), matrices)
+    on_rays = _Evaluation(constants, angles, within).matrices(ordered, leaves, outputs)
+    directions = torch.stack([angles.cos(), angles.sin()], -1)[..., None]
+    values = [m @ directions for m in (matrices, matrices.roll(1, 1), on_rays)]
+    gaps = [(values[a] - values[b]).abs().amax() for a, b in ((0, 1), (0, 2))]
+    scale = matrices.abs().amax().clamp_min(1e-300)
+    gap = float(max(gaps) / scale)
+    if not math.isfinite(gap):
+        raise NotOnSectorsError("its constants are not finite")
+    return Sectors(matrices, gap)
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """Every different set of the constants of some nodes: by their identity a column (functions, 1)."""
+
+    values: Mapping[int, torch.Tensor]
+    number: int
+
+
+def _constants(nodes: tuple[Node, ...]) -> _Constants:
+    """The constants of nodes that act entry by entry, one set for each different column of entries.
+
+    Raises:
+        NotOnSectorsError: if one is not known, complex, or not broadcast with the others.
+    """
+    constants = {id(a): a for node in nodes for a in node.arguments.values() if isinstance(a, Constant)}
+    if any(not c.known or c.value.is_meta or c.value.is_complex() or not c.value.numel() for c in constants.values()):
+        raise NotOnSectorsError("a constant is not known")
+    if not constants:
+        return _Constants({}, 1)
+    try:
+        wide = torch.broadcast_tensors(*[c.value.detach().to("cpu", torch.float64) for c in constants.values()])  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        raise NotOnSectorsError("its constants do not fit each other") from None
+    columns = torch.unique(torch.stack([t.flatten() for t in wide]), dim=1)
+    return _Constants({key: row[:, None] for key, row in zip(constants, columns, strict=True)}, columns.shape[1])
+
+
+class _Evaluation:
+    """The values of nodes in some directions (functions, directions), choices made; ``on_ray`` is told the rays of every choice."""
+
+    def __init__(
+        self,
+        constants: _Constants,
+        angles: torch.Tensor,
+        tolerance: float,
+        on_ray: Callable[[torch.Tensor], Any] = lambda _: None,
+    ) -> None:
+        self._constants, self._angles, self._tolerance, self._on_ray = constants, angles, tolerance, on_ray
+        self._values: dict[str, _Value] = {}
+
+    def run(self, nodes: tuple[Node, ...], leaves: tuple[str, ...]) -> Mapping[str, _Value]:
+        """The value of every node."""
+        one, zero = torch.ones_like(self._angles), torch.zeros_like(self._angles)
+        for name, form in zip(leaves, (_Form(one, zero), _Form(zero, one)), strict=False):
+            self._values[name] = form
+        for node in nodes:
+            self._values[node.name] = self._value(node)
+        return self._values
+
+    def matrices(self, nodes: tuple[Node, ...], leaves: tuple[str, ...], outputs: tuple[str, ...]) -> torch.Tensor:
+        """(functions, directions, outputs, 2)."""
+        values = self.run(nodes, leaves)
+        rows = []
+        for name in outputs:
+            form = values[name]
+            if not isinstance(form, _Form):
+                raise NotOnSectorsError("a part is no multiple of the tensors")
+            rows.append(torch.stack(torch.broadcast_tensors(form.p, form.q, self._angles)[:2], -1))  # type: ignore[no-untyped-call]
+        return torch.stack(rows, -2)
+
+    def _operand(self, argument: Argument) -> _Value:
+        if isinstance(argument, Ref):
+            return self._values[argument.name]
+        if isinstance(argument, Constant):
+            return _Number(self._constants.values[id(argument)].expand_as(self._angles))
+        if isinstance(argument, bool | int | float):
+            return _Number(torch.full_like(self._angles, float(argument)))
+        raise NotOnSectorsError("an argument is no tensor")
+
+    def _value(self, node: Node) -> _Value:
+        operation = _OPERATIONS.get(node.op)
+        if operation is None:
+            raise NotOnSectorsError(f"{node.op} is not linear on sectors")
+        return operation(self, node)
+
+    def _pair(self, node: Node) -> tuple[_Value, _Value]:
+        return self._operand(node["self"]), self._operand(node["other"])
+
+    def product(self, node: Node) -> _Value:
+        """A number times a form or a number."""
+        a, b = self._pair(node)
+        if isinstance(a, _Form):
+            a, b = b, a
+        if not isinstance(a, _Number) or isinstance(b, _Angle):
+            raise NotOnSectorsError("a product of two tensors")
+        return self._times(a, b)
+
+    def _times(self, number: _Number, value: _Value) -> _Value:
+        chosen = number.chosen or (not isinstance(value, _Angle) and value.chosen)
+        if isinstance(value, _Form):
+            return _Form(number.value * value.p, number.value * value.q, chosen)
+        if isinstance(value, _Number):
+            return _Number(number.value * value.value, chosen)
+        raise NotOnSectorsError("a multiple of an angle")
+
+    def quotient(self, node: Node) -> _Value:
+        """A form over a number."""
+        a, b = self._pair(node)
+        if not isinstance(b, _Number) or b.chosen or node.get("rounding_mode") is not None:
+            raise NotOnSectorsError("a quotient by a tensor")
+        return self._times(_Number(1 / b.value), a)
+
+    def total(self, node: Node) -> _Value:
+        """Forms or numbers, added; an angle plus a number."""
+        a, b = self._pair(node)
+        alpha = float(node.get("alpha", 1))  # type: ignore[arg-type]
+        first, second = {"add": (1.0, alpha), "sub": (1.0, -alpha), "rsub": (-alpha, 1.0)}[node.op.split(".")[1]]
+        if isinstance(a, _Angle) and isinstance(b, _Number) and first == 1.0 and not b.chosen and not a.reduced:
+            return _Angle(a.shift + second * b.value)
+        if isinstance(a, _Angle) or isinstance(b, _Angle):
+            raise NotOnSectorsError("a sum of angles")
+        x, y = (
+            self._times(_Number(torch.full_like(self._angles, first)), a),
+            self._times(_Number(torch.full_like(self._angles, second)), b),
+        )
+        return self._plus(x, y)
+
+    def _plus(self, x: _Value, y: _Value) -> _Value:
+        x, y = self._alike(x, y)
+        if isinstance(x, _Form) and isinstance(y, _Form):
+            return _Form(x.p + y.p, x.q + y.q, x.chosen or y.chosen)
+        if isinstance(x, _Number) and isinstance(y, _Number):
+            return _Number(x.value + y.value, x.chosen or y.chosen)
+        raise NotOnSectorsError("a sum of a tensor and a number")
+
+    def _alike(self, x: _Value, y: _Value) -> tuple[_Value, _Value]:
+        """The number 0 beside a form as the form 0."""
+        if isinstance(x, _Form) and isinstance(y, _Number) and not bool(y.value.any()):
+            return x, _Form(y.value, y.value, y.chosen)
+        if isinstance(y, _Form) and isinstance(x, _Number) and not bool(x.value.any()):
+            return _Form(x.value, x.value, x.chosen), y
+        return x, y
+
+    def negative(self, node: Node) -> _Value:
+        """Minus a form or a number."""
+        return self._times(_Number(torch.full_like(self._angles, -1.0)), self._operand(node["self"]))
+
+    def cast(self, node: Node) -> _Value:
+        """The same value in another type."""
+        if not node.output.dtype.is_floating_point:
+            raise NotOnSectorsError("a cast to integers")
+        return self._operand(node["self"])
+
+    def angle(self, node: Node) -> _Value:
+        """atan2(y, x); it jumps by 2 pi at the angle pi."""
+        y, x = self._pair(node)
+        forms = all(isinstance(form, _Form) and not form.chosen for form in (x, y))
+        if (
+            not forms or not bool((x.p == 1).all() and (x.q == 0).all() and (y.p == 0).all() and (y.q == 1).all())  # type: ignore[union-attr]
+        ):
+            raise NotOnSectorsError("an angle of other tensors")
+        self._on_ray(torch.full_like(self._angles[:, :1], math.pi))
+        return _Angle(torch.zeros_like(self._angles))
+
+    def remainder(self, node: Node) -> _Value:
+        """An angle, reduced to a full turn."""
+        a, b = self._pair(node)
+        if not isinstance(a, _Angle) or not isinstance(b, _Number) or not _near(b.value, 2 * math.pi, self._tolerance):
+            raise NotOnSectorsError("a remainder of what is no angle")
+        self._on_ray(-a.shift[:, :1])
+        return _Angle(a.shift, reduced=True)
+
+    def comparison(self, node: Node) -> _Value:
+        """A truth value by the sign of the difference of two forms, or of an angle and a number."""
+        a, b = self._alike(*self._pair(node))
+        if isinstance(a, _Number) and isinstance(b, _Number) and not a.chosen and not b.chosen:
+            difference = a.value - b.value
+        elif isinstance(a, _Form) and isinstance(b, _Form) and not a.chosen and not b.chosen:
+            difference = self._sign(a.p - b.p, a.q - b.q)
+        elif isinstance(a, _Angle) and isinstance(b, _Number) and not b.chosen:
+            difference = self._from_angle(a, b.value)
+        elif isinstance(b, _Angle) and isinstance(a, _Number) and not a.chosen:
+            difference = -self._from_angle(b, a.value)
+        else:
+            raise NotOnSectorsError("a comparison of what is not linear")
+        compare = {"le": torch.le, "lt": torch.lt, "ge": torch.ge, "gt": torch.gt}[node.op.split(".")[1]]
+        return _Number(compare(difference, torch.zeros_like(difference)).to(torch.float64), chosen=True)
+
+    def _sign(self, p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        """p x + q y in every direction, 0 on its rays."""
+        along = torch.atan2(p, -q)[:, :1]  # p x + q y vanishes on (-q, p) and (q, -p)
+        self._on_ray(along)
+        self._on_ray(along + math.pi)
+        value = p * self._angles.cos() + q * self._angles.sin()
+        return torch.where(value.abs() <= self._tolerance * torch.hypot(p, q), 0.0, value)
+
+    def _from_angle(self, angle: _Angle, number: torch.Tensor) -> torch.Tensor:
+        """An angle minus a number, 0 on its ray."""
+        self._on_ray((number - angle.shift)[:, :1])
+        turn = 2 * math.pi
+        if angle.reduced:
+            value = (self._angles + angle.shift) % turn
+            value = torch.where(turn - value <= self._tolerance, 0.0, value)
+        else:
+            value = (self._angles + math.pi) % turn - math.pi  # of the two values at pi the lower one or the upper one
+            value = torch.where(value <= -math.pi + self._tolerance, math.pi, value) + angle.shift
+        difference = value - number
+        return torch.where(difference.abs() <= self._tolerance, 0.0, difference)
+
+    def choice(self, node: Node) -> _Value:
+        """One of two values."""
+        condition = self._operand(node["condition"])
+        if not isinstance(condition, _Number):
+            raise NotOnSectorsError("a condition that is no truth value")
+        return self._choose(condition, *self._pair(node))
+
+    def _choose(self, condition: _Number, first: _Value, second: _Value) -> _Value:
+        a = self._times(_Number((condition.value != 0).to(torch.float64), condition.chosen), first)
+        b = self._times(_Number((condition.value == 0).to(torch.float64), condition.chosen), second)
+        return self._plus(a, b)
+
+    def truth(self, node: Node) -> _Value:
+        """and, or, not of truth values."""
+        operands = [self._operand(node[key]) for key in ("self", "other") if node.get(key) is not None]
+        if not all(isinstance(operand, _Number) for operand in operands):
+            raise NotOnSectorsError("a truth value of a tensor")
+        values = [operand.value != 0 for operand in operands]  # type: ignore[union-attr]
+        name = node.op.split(".")[1].strip("_").removeprefix("logical_").removeprefix("bitwise_")
+        result = {"and": lambda: values[0] & values[1], "or": lambda: values[0] | values[1], "not": lambda: ~values[0]}
+        return _Number(result[name]().to(torch.float64), chosen=True)
+
+    def positive_part(self, node: Node) -> _Value:
+        """max(s, 0) of a form s."""
+        form = self._operand(node["self"])
+        if not isinstance(form, _Form) or form.chosen:
+            raise NotOnSectorsError("the positive part of what is not linear")
+        positive = _Number((self._sign(form.p, form.q) > 0).to(torch.float64), chosen=True)
+        return self._times(positive, form)
+
+    def clamp(self, node: Node) -> _Value:
+        """max(s, 0) of a form s."""
+        if node.get("min") != 0 or node.get("max") is not None:
+            raise NotOnSectorsError("a clamp to other limits")
+        return self.positive_part(node)
+
+    def magnitude(self, node: Node) -> _Value:
+        """|s| of a form s."""
+        form = self._operand(node["self"])
+        if not isinstance(form, _Form) or form.chosen:
+            raise NotOnSectorsError("the absolute value of what is not linear")
+        return self._times(_Number(torch.sign(self._sign(form.p, form.q)), chosen=True), form)
+
+
+def _near(values: torch.Tensor, number: float, tolerance: float) -> bool:
+    return bool(((values - number).abs() <= tolerance * abs(number)).all())
+
+
+_OPERATIONS: dict[str, Callable[[_Evaluation, Node], _Value]] = {
+    "aten.mul.Tensor": _Evaluation.product,
+    "aten.div.Tensor": _Evaluation.quotient,
+    **dict.fromkeys(("aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor"), _Evaluation.total),
+    "aten.neg.default": _Evaluation.negative,
+    "aten._to_copy.default": _Evaluation.cast,
+    "aten.atan2.default": _Evaluation.angle,
+    **dict.fromkeys(("aten.remainder.Scalar", "aten.remainder.Tensor"), _Evaluation.remainder),
+    **{f"aten.{name}.{kind}": _Evaluation.comparison for name in ("le", "lt", "ge", "gt") for kind in ("Tensor", "Scalar")},
+    "aten.where.self": _Evaluation.choice,
+    **{f"aten.logical_{name}.default": _Evaluation.truth for name in ("and", "or", "not")},
+    **{f"aten.bitwise_{name}.{kind}": _Evaluation.truth for name, kind in (("and", "Tensor"), ("or", "Tensor"), ("not", "default"))},
+    **{f"aten.__{name}__.Tensor": _Evaluation.truth for name in ("and", "or")},
+    "aten.relu.default": _Evaluation.positive_part,
+    "aten.clamp.default": _Evaluation.clamp,
+    "aten.abs.default": _Evaluation.magnitude,
+}  # fmt: skip
+OPERATIONS = frozenset(_OPERATIONS)
+"""Operations, by their canonical names, of which such functions are made."""
