@@ -17,6 +17,7 @@ from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, propagate
+from lipaudit.network.shortcuts import find_shortcuts
 from lipaudit.rules.effect import Status
 
 
@@ -41,9 +42,11 @@ class Bounds:
 def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, constants: LayerConstants) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows."""
 
+    shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms)
+
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
-        propagation = propagate(network.simple, constants.effects, extents, wider)
+        propagation = propagate(network.simple, constants.effects, extents, wider, shortcuts)
         return Problem(network.simple, domain, propagation, extents, constants.norms, EFFORTS[request.effort])
 
     everywhere = problem(GLOBAL)

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lipaudit.errors import RegistryError
 from lipaudit.graph.node import Graph, Node
 from lipaudit.network.input_parts import disjoint_parts
 from lipaudit.network.magnitudes import Extents
+from lipaudit.network.part import Shortcut
 from lipaudit.rules.effect import Combination, Effect, Settings, Status
 from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
@@ -52,6 +53,7 @@ class Propagation:
     outputs: Mapping[str, Value]
     network: Value
     elasticities: Mapping[str, float]
+    shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
 
 
 def evaluate_rules(
@@ -70,12 +72,19 @@ def evaluate_rules(
 
 
 def propagate(
-    graph: Graph, effects: Mapping[str, Effect], extents: Extents | None = None, wider: Propagation | None = None
+    graph: Graph,
+    effects: Mapping[str, Effect],
+    extents: Extents | None = None,
+    wider: Propagation | None = None,
+    shortcuts: Mapping[str, Shortcut] | None = None,
 ) -> Propagation:
     """Constants of every node with respect to the network's input, on the domain of ``extents`` (default: all inputs).
 
-    ``wider`` are those on a domain that contains this one: they hold here as well, and the smaller ones count.
+    ``wider`` are those on a domain that contains this one: they hold here as well, and the smaller ones count. So do ``shortcuts``, the
+    constants of parts of the network by the nodes in which they end (:mod:`lipaudit.network.shortcuts`).
     """
+    shortcuts = shortcuts or {}
+    taken: dict[str, str] = {}  # nodes whose constant is that of a shortcut, and where it begins
     values: dict[str, Value] = {}
     parts: list[dict[str, Value]] = [
         {name: Value(Status.FINITE, log) for name, log in part.items()} for part in disjoint_parts(graph)
@@ -93,19 +102,38 @@ def propagate(
                 estimated.add(node.name)
             value = combine(effects[node.name], node, values)
             together = _from_parts(effects[node.name], node, parts)
-            if _smaller(value, together) is not value:
+            if smaller(value, together) is not value:
                 value = together
                 apart.add(node.name)
-            values[node.name] = value if wider is None else _smaller(value, wider.values[node.name])
+            if node.name in shortcuts:
+                value = _over(shortcuts[node.name], node, value, values, taken)
+            values[node.name] = value if wider is None else smaller(value, wider.values[node.name])
         if extents is not None:
             extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
     network = join_outputs([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
-    elasticities = _elasticities(graph, effects, values, parts, apart) if network.status is Status.FINITE else {}
-    return Propagation(effects, values, outputs, network, elasticities)
+    elasticities = _elasticities(graph, effects, values, parts, apart, taken) if network.status is Status.FINITE else {}
+    return Propagation(effects, values, outputs, network, elasticities, shortcuts)
 
 
-def _smaller(first: Value, second: Value) -> Value:
+def _over(shortcut: Shortcut, node: Node, value: Value, values: Mapping[str, Value], taken: dict[str, str]) -> Value:
+    """The smaller of a node's constant and the one by a shortcut, noted in ``taken`` where that is used."""
+    least = smaller(value, by_shortcut(shortcut, values))
+    if least is not value:
+        taken[node.name] = shortcut.source
+    return least
+
+
+def by_shortcut(shortcut: Shortcut, values: Mapping[str, Value]) -> Value:
+    """The constant of the node in which a shortcut ends, from those of the nodes before it."""
+    before = values[shortcut.source]
+    if before.status is not Status.FINITE:
+        return before
+    total = shortcut.factor * Bracket(-math.inf, before.log_upper, before.rigor)
+    return Value(Status.FINITE, total.log_upper, total.rigor)
+
+
+def smaller(first: Value, second: Value) -> Value:
     """The smaller of two bounds of one constant."""
     return second if second.status is Status.FINITE and second.log_upper < first.log_upper else first
 
@@ -192,10 +220,12 @@ def _elasticities(
     values: Mapping[str, Value],
     parts: list[dict[str, Value]],
     apart: set[str],
+    taken: Mapping[str, str],
 ) -> dict[str, float]:
     """Reverse accumulation of d log L(network) / d log L(node); that of a node's constant is the same number.
 
-    Where the constant of a node is that of disjoint ``parts`` of the input together, each of them goes on by itself.
+    Where the constant of a node is that of disjoint ``parts`` of the input together, each of them goes on by itself. Where it is that of
+    a shortcut, what lies between has no share.
     """
     routes: list[Mapping[str, Value]] = [values, *parts]
     weights = [dict.fromkeys((n.name for n in graph), 0.0) for _ in routes]
@@ -204,6 +234,12 @@ def _elasticities(
         weights[0][name] += share
     for node in reversed(graph.nodes):
         if node.op == "input":
+            continue
+        if node.name in taken:
+            weights[0][taken[node.name]] += weights[0][node.name]
+            for route, weight in zip(parts, weights[1:], strict=True):
+                if weight[node.name]:
+                    _pass_back(node, effects[node.name], route, weight)
             continue
         if node.name in apart:
             shares = _shares([part[node.name].log_upper for part in parts], 2)

@@ -11,7 +11,8 @@ import torch
 
 from lipaudit.graph.evaluate import evaluate
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
-from lipaudit.network.forms.program import UNCHANGED, constants_of
+from lipaudit.network.entrywise import UNCHANGED
+from lipaudit.network.forms.program import constants_of
 from lipaudit.network.forms.steps import Linear
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.power_iteration import apply

@@ -9,7 +9,7 @@ import torch
 
 from lipaudit.graph.linear import CONVOLUTION, SCALE
 from lipaudit.graph.node import Node, Ref
-from lipaudit.network.forms.program import UNCHANGED
+from lipaudit.network.entrywise import UNCHANGED
 from lipaudit.network.forms.spaces import is_spatial, window_geometry
 from lipaudit.network.forms.steps import Linear, Step
 from lipaudit.spectral.convolution.geometry import Convolution

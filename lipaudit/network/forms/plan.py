@@ -13,7 +13,7 @@ from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import DenseSpace, Space, is_spatial
 from lipaudit.network.forms.steps import Linear, Program, Slopes, Step, Tensor
 from lipaudit.network.forms.symbol_space import SymbolSpace
-from lipaudit.network.propagate import Propagation, Value, combine, join_outputs
+from lipaudit.network.propagate import Propagation, Value, by_shortcut, combine, join_outputs, smaller
 from lipaudit.rules.effect import Status
 
 
@@ -167,4 +167,7 @@ def log_constant(program: Program, propagation: Propagation) -> float:
             ref.name: values.get(ref.name, Value(Status.FINITE, -math.inf)) for ref in node.refs
         }
         values[step.output.name] = combine(propagation.effects[node.name], node, read)
+        shortcut = propagation.shortcuts.get(node.name)
+        if shortcut is not None and shortcut.source in values:
+            values[step.output.name] = smaller(values[step.output.name], by_shortcut(shortcut, values))
     return join_outputs([values[t.name] for t in program.outputs]).log_upper

@@ -10,9 +10,8 @@ import torch
 
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
-from lipaudit.graph.passes.activations import ACTIVATION
-from lipaudit.graph.passes.elementwise import ELEMENTWISE
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
+from lipaudit.network.entrywise import CASTS, slopes
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Combination, Effect, Status
@@ -126,7 +125,7 @@ def _step(node: Node, effect: Effect, tensors: Mapping[str, Tensor], propagation
         (source,) = (tensors[ref.name] for ref in read)
         (factor,) = (f for f in effect.factors if f.log_upper != -math.inf)
         constant = _exp(factor.log_upper)
-        if source.shape == output.shape and (interval := _slopes(node, constant)) is not None:
+        if source.shape == output.shape and (interval := slopes(node, constant)) is not None:
             return Slopes(output, (source,), *interval, node)
         if node.op in _MAX_POOLS and constant >= 1 and len(node.outputs) == 1:
             return Windows(output, (source,), node)
@@ -164,38 +163,7 @@ def _weights(
 
 
 _LARGEST_LOG = 300.0
-_INCREASING = {
-    "aten.relu.default", "aten.relu6.default", "aten.sigmoid.default", "aten.tanh.default", "aten.hardtanh.default",
-    "aten.hardsigmoid.default", "aten.softplus.default", "aten.log_sigmoid.default", "aten.atan.default", "aten.asinh.default",
-    "aten.erf.default", "aten.selu.default", "aten.threshold.default",
-}  # fmt: skip
-# functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
-_REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
-_LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
-_REFLECTED_NAMES = {"silu", "gelu", "gelu (tanh)", "hardswish"}
 _MAX_POOLS = {"aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default"}
-
-
-def _slopes(node: Node, constant: float) -> tuple[float, float] | None:
-    """An interval that holds the slopes of an element-wise function whose constant is given; None for other operations."""
-    if node.op in _INCREASING:
-        return (0.0, constant)
-    if node.op == "aten.leaky_relu.default":
-        slope = node["negative_slope"]
-        assert isinstance(slope, int | float)
-        return (min(float(slope), 1.0), max(float(slope), 1.0))
-    if node.op == "aten.elu.default":
-        numbers = [node[key] for key in ("alpha", "scale", "input_scale")]
-        if all(isinstance(n, int | float) and n >= 0 for n in numbers):
-            return (0.0, constant)
-        return (-constant, constant)
-    if node.op in _REFLECTED or (node.op == ACTIVATION and node.payload.name in _REFLECTED_NAMES):
-        return (1 - constant, constant) if constant >= _LEAST_OF_THE_REFLECTED else (-constant, constant)
-    if node.op in (ACTIVATION, ELEMENTWISE, "aten.mish.default", "aten.abs.default", "aten.celu.default"):
-        return (-constant, constant)
-    if node.op == "aten.clamp.default":
-        return (0.0, 1.0)
-    return None
 
 
 def _ordered(pairs: object) -> tuple[tuple[int, ...], ...]:
@@ -243,12 +211,6 @@ _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
 _SPLITS = {
     "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.unbind.int", "aten.tensor_split.sections",
 }  # fmt: skip
-_CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default"}
-UNCHANGED = _CASTS | {
-    "aten.alias.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default", "aten.dropout.default",
-    "aten.lift_fresh_copy.default",
-}  # fmt: skip
-"""Operations that return their operand."""
 
 
 def is_linear(node: Node) -> bool:
@@ -261,7 +223,7 @@ def is_linear(node: Node) -> bool:
         return False
     if not all(ref.info.dtype.is_floating_point for ref in refs):
         return False
-    if node.op in _CASTS:
+    if node.op in CASTS:
         return node.outputs[0].dtype.is_floating_point
     if node.op in _LINEAR:
         return True

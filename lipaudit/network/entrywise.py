@@ -1,0 +1,47 @@
+"""Operations that act on every entry by itself: which slopes they have, and which leave it as it is."""
+
+from __future__ import annotations
+
+from lipaudit.graph.node import Node
+from lipaudit.graph.passes.activations import ACTIVATION
+from lipaudit.graph.passes.elementwise import ELEMENTWISE
+
+CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default"}
+UNCHANGED = CASTS | {
+    "aten.alias.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default", "aten.dropout.default",
+    "aten.lift_fresh_copy.default",
+}  # fmt: skip
+"""Operations that return their operand."""
+
+
+_INCREASING = {
+    "aten.relu.default", "aten.relu6.default", "aten.sigmoid.default", "aten.tanh.default", "aten.hardtanh.default",
+    "aten.hardsigmoid.default", "aten.softplus.default", "aten.log_sigmoid.default", "aten.atan.default", "aten.asinh.default",
+    "aten.erf.default", "aten.selu.default", "aten.threshold.default",
+}  # fmt: skip
+# functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
+_REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
+_LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
+_REFLECTED_NAMES = {"silu", "gelu", "gelu (tanh)", "hardswish"}
+
+
+def slopes(node: Node, constant: float) -> tuple[float, float] | None:
+    """An interval that holds the slopes of an element-wise function whose constant is given; None for other operations."""
+    if node.op in _INCREASING:
+        return (0.0, constant)
+    if node.op == "aten.leaky_relu.default":
+        slope = node["negative_slope"]
+        assert isinstance(slope, int | float)
+        return (min(float(slope), 1.0), max(float(slope), 1.0))
+    if node.op == "aten.elu.default":
+        numbers = [node[key] for key in ("alpha", "scale", "input_scale")]
+        if all(isinstance(n, int | float) and n >= 0 for n in numbers):
+            return (0.0, constant)
+        return (-constant, constant)
+    if node.op in _REFLECTED or (node.op == ACTIVATION and node.payload.name in _REFLECTED_NAMES):
+        return (1 - constant, constant) if constant >= _LEAST_OF_THE_REFLECTED else (-constant, constant)
+    if node.op in (ACTIVATION, ELEMENTWISE, "aten.mish.default", "aten.abs.default", "aten.celu.default"):
+        return (-constant, constant)
+    if node.op == "aten.clamp.default":
+        return (0.0, 1.0)
+    return None

@@ -1,0 +1,40 @@
+"""What a rule for a part of a network reads, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lipaudit.graph.node import Argument, Node, Ref
+from lipaudit.network.entrywise import UNCHANGED
+from lipaudit.rules.effect import Effect
+from lipaudit.spectral.bracket import Bracket
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """|dy| <= factor |dx| for the node that has the shortcut, x the tensor ``source``."""
+
+    source: str
+    factor: Bracket
+
+
+@dataclass(frozen=True)
+class Part:
+    """The nodes of a simplified graph by name, and their effects over all inputs."""
+
+    producers: Mapping[str, Node]
+    effects: Mapping[str, Effect]
+
+    def node(self, argument: Argument) -> Node | None:
+        """The operation that computes a tensor, without those that return it as it is; None for what is no tensor."""
+        if not isinstance(argument, Ref):
+            return None
+        node = self.producers[argument.name]
+        while node.op in UNCHANGED and len(node.refs) == 1:
+            node = self.producers[node.refs[0].name]
+        return node
+
+    def before(self, node: Node) -> Node | None:
+        """The operation that computes the only tensor that a node reads; None where it reads several, or none."""
+        return self.node(node.refs[0]) if len(node.refs) == 1 else None

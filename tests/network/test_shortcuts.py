@@ -1,0 +1,202 @@
+"""Residual blocks that are steps of gradient descent, and exponential series: never below the Jacobian, 1 where that is proved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import lipaudit
+from tests.one_lipschitz.layers import (
+    ConvexPotential,
+    SdpBased,
+    SdpBasedConvolution,
+    SkewExponential,
+)
+
+
+class Step(nn.Module):
+    """x - scale B s(A x + b), with every part to be changed."""
+
+    def __init__(
+        self,
+        scale: float | torch.Tensor,
+        activation: Callable[[torch.Tensor], torch.Tensor] = torch.relu,
+        back: Callable[[torch.Tensor], torch.Tensor] = lambda w: w.T,
+        order: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda x, z: x - z,
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        weight = torch.randn(7, 5, generator=generator)
+        self.weight = nn.Parameter(weight / torch.linalg.matrix_norm(weight, 2))  # norm 1
+        self.bias = nn.Parameter(torch.randn(7, generator=generator))
+        self.scale, self.activation, self.back, self.order = scale, activation, back, order
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.activation(functional.linear(x, self.weight, self.bias))
+        return self.order(x, functional.linear(self.scale * hidden, self.back(self.weight)))
+
+
+class ConvolutionStep(nn.Module):
+    """x - scale K* relu(K x), written as a transposed convolution or as one with the flipped kernel."""
+
+    def __init__(
+        self, scale: float, flipped: bool = False, padding: int = 1, stride: int = 1, turned: bool = True
+    ) -> None:
+        super().__init__()
+        weight = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+        norm = lipaudit.conv_norm(weight, 6, padding=padding, stride=stride, tol=1e-6).upper
+        self.weight, self.scale = nn.Parameter(weight / norm), scale
+        self.flipped, self.padding, self.stride, self.turned = flipped, padding, stride, turned
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(functional.conv2d(x, self.weight, padding=self.padding, stride=self.stride))
+        if self.flipped:
+            kernel = self.weight.transpose(0, 1)
+            back = functional.conv2d(hidden, kernel.flip([2, 3]) if self.turned else kernel, padding=2 - self.padding)
+        else:
+            more = 1 if self.stride == 2 else 0
+            back = functional.conv_transpose2d(
+                hidden, self.weight, padding=self.padding, stride=self.stride, output_padding=more
+            )
+        return x - self.scale * back
+
+
+DENSE: dict[str, tuple[nn.Module, float]] = {
+    "half a step": (Step(1.0), 1.0),
+    "a whole step": (Step(2.0), 1.0),
+    "too long a step": (Step(2.5), 1.5),
+    "added": (Step(-2.0, order=lambda x, z: x + z), 1.0),
+    "the other way round": (Step(2.0, order=lambda x, z: z - x), 1.0),
+    "a scale per unit": (Step(torch.linspace(0.1, 1.9, 7)), 1.0),
+    "tanh": (Step(2.0, torch.tanh), 1.0),
+    "leaky ReLU": (Step(2.0, lambda u: functional.leaky_relu(u, 0.3)), 1.0),
+    "a slope below 0": (Step(2.0, lambda u: functional.leaky_relu(u, -0.3)), 1.6),
+    "absolute value": (Step(0.5, torch.abs), 1.5),
+    "a steeper activation": (Step(1.0, lambda u: 3 * torch.relu(u)), 2.0),
+    "published, power iteration": (ConvexPotential(5, 7, 20), 1.0),
+    "published, SDP-based": (SdpBased(5, 9), 1.0),
+}  # fmt: skip
+NOT_A_STEP: dict[str, nn.Module] = {
+    "upwards": Step(-1.0),
+    "one unit upwards": Step(torch.tensor([1.0] * 6 + [-1.0])),
+    "another matrix back": Step(1.0, back=lambda w: w.flip(0).T),
+    "another matrix in one entry": Step(1.0, back=lambda w: (w + 0.1 * torch.eye(7, 5)).T),
+    "a scaled skip connection": Step(2.0, order=lambda x, z: 2 * x - z),
+    "a skip connection with a sign": Step(2.0, order=lambda x, z: x + z),
+}  # fmt: skip
+
+
+def bound_of(net: nn.Module, shape: tuple[int, ...]) -> float:
+    figure = lipaudit.audit(net.eval(), input_shape=shape, effort="none").network
+    assert figure.status == "finite"
+    return figure.upper_bound
+
+
+def steepest(net: nn.Module, shape: tuple[int, ...], points: int = 60) -> float:
+    generator = torch.Generator().manual_seed(0)
+    net = net.double()
+    jacobians = (
+        torch.autograd.functional.jacobian(net, 3 * torch.randn(shape, generator=generator).double()).reshape(
+            math.prod(shape), -1
+        )
+        for _ in range(points)
+    )
+    return max(float(torch.linalg.matrix_norm(j, 2)) for j in jacobians)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_steps_of_gradient_descent(name: str) -> None:
+    net, constant = DENSE[name]
+    bound = bound_of(net, (1, 5))
+    assert steepest(net, (1, 5)) <= bound * (1 + 1e-9)
+    assert bound <= constant * 1.001
+
+
+@pytest.mark.parametrize("name", NOT_A_STEP)
+def test_what_is_no_step_keeps_the_sum(name: str) -> None:
+    net = NOT_A_STEP[name]
+    bound = bound_of(net, (1, 5))
+    assert bound >= 1.9
+    assert steepest(net, (1, 5)) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("net", "constant"),
+    [
+        (ConvolutionStep(2.0), 1.0),
+        (ConvolutionStep(2.0, flipped=True), 1.0),
+        (ConvolutionStep(2.0, padding=0), 1.0),
+        (ConvolutionStep(2.0, stride=2), 1.0),
+        (ConvolutionStep(3.0), 2.0),
+        (SdpBasedConvolution(3, 5), 1.0),
+    ],
+)
+def test_steps_with_convolutions(net: nn.Module, constant: float) -> None:
+    bound = bound_of(net.double(), (1, 3, 6, 6))
+    assert steepest(net, (1, 3, 6, 6), 12) <= bound * (1 + 1e-9)
+    assert bound <= constant * 1.001
+
+
+def test_a_kernel_that_is_not_flipped_is_no_adjoint() -> None:
+    assert bound_of(ConvolutionStep(2.0, flipped=True, turned=False).double(), (1, 3, 6, 6)) > 2
+
+
+def test_steps_that_follow_each_other_have_no_share_inside() -> None:
+    net = nn.Sequential(*[Step(2.0) for _ in range(20)], nn.Linear(5, 3))
+    report = lipaudit.audit(net.eval(), input_shape=(1, 5), effort="none")
+    norm = float(torch.linalg.matrix_norm(net[-1].weight.detach(), 2))
+    assert report.network.upper_bound <= norm * 1.001
+    assert max(report.layers, key=lambda layer: layer.share or 0.0).name == "20"
+
+
+class Series(nn.Module):
+    """The exponential series of a convolution or a matrix on the data."""
+
+    def __init__(self, skew: bool, terms: int, factor: float = 1.0, mode: str = "circular", size: float = 1.0) -> None:
+        super().__init__()
+        w = torch.randn(3, 3, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+        w = w - w.transpose(0, 1).flip([2, 3]) if skew else w
+        self.weight = nn.Parameter(w * size / lipaudit.conv_norm(w, 6, padding=1, padding_mode=mode).upper)
+        self.terms, self.factor, self.mode = terms, factor, mode
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = term = x
+        for k in range(1, self.terms):
+            pad = (
+                functional.pad(term, (1, 1, 1, 1), mode="circular")
+                if self.mode == "circular"
+                else functional.pad(term, (1, 1, 1, 1))
+            )
+            term = functional.conv2d(pad, self.weight) / (k**self.factor)
+            total = total + term
+        return total
+
+
+@pytest.mark.parametrize(
+    ("net", "most"),
+    [
+        (Series(True, 14), 1 + 1e-6),
+        (Series(True, 14, mode="zeros"), 1 + 1e-6),
+        (Series(True, 5), 1.02),
+        (Series(True, 16, size=2.0), 1.001),
+        (SkewExponential(3).double(), 1 + 1e-6),
+    ],
+)
+def test_the_exponential_of_a_skew_symmetric_convolution_is_nearly_orthogonal(net: nn.Module, most: float) -> None:
+    bound = bound_of(net, (1, 3, 6, 6))
+    assert steepest(net, (1, 3, 6, 6), 1) <= bound
+    assert bound <= most
+
+
+@pytest.mark.parametrize(
+    "net", [Series(False, 14), Series(True, 14, factor=0.5), Series(True, 14, factor=0.0, size=0.7)]
+)
+def test_other_series_are_no_exponentials(net: nn.Module) -> None:
+    bound = bound_of(net, (1, 3, 6, 6))
+    assert bound > 1.5
+    assert steepest(net, (1, 3, 6, 6), 1) <= bound
