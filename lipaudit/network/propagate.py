@@ -237,9 +237,9 @@ def _elasticities(
             continue
         if node.name in taken:
             weights[0][taken[node.name]] += weights[0][node.name]
-            for route, weight in zip(parts, weights[1:], strict=True):
+            for part, weight in zip(parts, weights[1:], strict=True):
                 if weight[node.name]:
-                    _pass_back(node, effects[node.name], route, weight)
+                    _pass_back(node, effects[node.name], part, weight)
             continue
         if node.name in apart:
             shares = _shares([part[node.name].log_upper for part in parts], 2)

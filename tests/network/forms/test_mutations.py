@@ -187,7 +187,7 @@ MUTATIONS = {
     "a group's smallest weight": Mutation(
         "sorted", DENSE, pass_through, "largest_weights", lambda right: lambda *a: right(*a) / 2
     ),
-    "slopes up to a half": Mutation("folded", DENSE, program, "_slopes", lambda right: lambda *a: _halved(right(*a))),
+    "slopes up to a half": Mutation("folded", DENSE, program, "slopes", lambda right: lambda *a: _halved(right(*a))),
     "an operand dropped": Mutation("larger of two", DENSE, program, "_weights", _first_only),
     "no share of a sum": Mutation(
         "product", DENSE, program, "Combination", lambda _: SimpleNamespace(SUM="never")
