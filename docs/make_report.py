@@ -20,6 +20,8 @@ _OBJECTS = (
     ("outputs", "network.outputs[i]", ("$defs", "output")),
     ("bounds", "network.bounds[i]", ("$defs", "bound")),
     ("other_domains", "network.other_domains[i]", ("$defs", "domain")),
+    ("images", "network.images", ("$defs", "images")),
+    ("norms", "network.images.norms[i]", ("$defs", "image_norm")),
     ("layers", "layers[i]", ("$defs", "layer")),
     ("tool", "tool", ("properties", "tool")),
     ("environment", "environment", ("properties", "environment")),
@@ -49,8 +51,9 @@ _READING = """
 - **Rounding.** The stored bounds are bounds as they are. A table shows upper bounds rounded up and lower bounds rounded down.
 - **Structure.** With `settings.structure` there is no figure anywhere: the statuses are the answer.
 - **Two runs** with the same model and settings on one machine differ in `created` and `timings` only.
-- **Versions.** Objects are open: within 1.x fields are only added, and a reader ignores what it does not know. Reports of version 1.0
-  are read; the schema of every version is shipped with the package. Version 1.1 added `bounds` and the `rigor` of outputs.
+- **Versions.** Objects are open: within 1.x fields are only added, and a reader ignores what it does not know. Reports of all earlier
+  versions 1.x are read; the schema of every version is shipped with the package. Version 1.1 added `bounds` and the `rigor` of outputs,
+  version 1.2 `log10_ratio` and `images`.
 """
 _WORDS = {"null": "null", "string": "string", "integer": "integer", "number": "number", "boolean": "true or false"}
 

@@ -27,6 +27,8 @@ def audit(
     device: str = "auto",
     tol: float = 1e-3,
     lower_bound: bool = False,
+    images: str | os.PathLike[str] | torch.Tensor | None = None,
+    max_images: int | None = None,
     save_pair: str | os.PathLike[str] | None = None,
     seed: int = 0,
     freeze_random: int | None = None,
@@ -67,7 +69,12 @@ def audit(
         tol: upper / lower per layer is within 1 + tol where the operation's norm can be known that closely.
         lower_bound: also search for two inputs between which the whole network stretches much; what is measured between them
             is an empirical lower bound.
-        save_pair: a file NAME.npz for these two inputs: arrays ``x.INPUT`` and ``y.INPUT``; with ``lower_bound`` only.
+        images: images at which the norm of the network's Jacobian is measured, and from which the search of ``lower_bound`` starts: an
+            image file, a folder of images or of class folders, an array or tensor file (.npy, .npz, .pt), or a tensor of shape
+            (N, ...). Image files and 8-bit integers are pixels, normalised as the model expects it; floating-point numbers are inputs
+            of the network as they are. Not with a ball.
+        max_images: the largest number of ``images``, by default 32; where there are more, ``seed`` decides which are read.
+        save_pair: a file NAME.npz for these two inputs: arrays ``x.INPUT`` and ``y.INPUT``; with ``lower_bound`` or ``images`` only.
         seed: seeds that search, and the random start of a published method.
         freeze_random: a seed for random numbers that the network draws while it computes its weights (a power iteration that starts
             anew at every call): the audit is of the weights that this draw gives. Without it such a network has no bound.

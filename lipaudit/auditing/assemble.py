@@ -20,7 +20,7 @@ from lipaudit.records.report import BoundRecord, DomainRecord, LayerRecord, Netw
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.rule import find_rule
-from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.bracket import Bracket, Rigor, round_up
 
 # Constants this close to 1 neither stretch nor shrink: rounding alone moves them that far.
 _ONE = 1e-9
@@ -143,16 +143,25 @@ def network_record(
     )
     upper = None if bound.network.rigor is Rigor.ESTIMATE else value_of(_figure(bound.network))
     measured = lower if lower is None or upper is None else min(lower, upper)
+    lowest = None if measured is None else Figure.of(measured, EMPIRICAL, upwards=False)
     return NetworkRecord(
         status=bound.network.status.value,
         domain=domain,
         figure=_figure(bound.network),
-        lower=None if measured is None else Figure.of(measured, EMPIRICAL, upwards=False),
+        lower=lowest,
+        log10_ratio=_log10_ratio(_figure(bound.network), lowest),
         pixel_figure=_pixel_figure(bound.network, std),
         reasons=_reasons(rows),
         bounds=_bounds(results, bound),
         outputs=outputs,
     )
+
+
+def _log10_ratio(figure: Figure | None, lower: Figure | None) -> float | None:
+    """The decimal logarithm of a bound over a lower bound, rounded up; None where either is none, or is 0."""
+    if figure is None or not figure.is_bound or lower is None or -math.inf in (figure.log10, lower.log10):
+        return None
+    return max(0.0, round_up(figure.log10 - lower.log10))
 
 
 def domain_record(

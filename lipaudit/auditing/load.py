@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from lipaudit.auditing.domain import override_preprocessing, resolve_domain
 from lipaudit.auditing.placement import check_device
 from lipaudit.auditing.request import AuditRequest, CompareRequest
+from lipaudit.auditing.values import MOST_IMAGES
 from lipaudit.errors.models import OwnWeightsError
 from lipaudit.frontends.held_inputs import describe, read_fixed
+from lipaudit.frontends.images import Images, read_images
 from lipaudit.frontends.load import load
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.memory import allowed_memory
@@ -19,10 +21,11 @@ from lipaudit.network.pair_file import check_folder
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model with the normalisation in force, and the domain over which its bound is asked for."""
+    """A model with the normalisation in force, the domain over which its bound is asked for, and the user's images."""
 
     model: LoadedModel
     domain: Domain
+    images: Images | None = None
 
 
 def load_request(request: AuditRequest) -> Loaded:
@@ -34,7 +37,13 @@ def load_request(request: AuditRequest) -> Loaded:
         check_folder(request.save_pair)
     model = open_model(request)
     model = replace(model, preprocessing=override_preprocessing(model, request.mean, request.std))
-    return Loaded(model, resolve_domain(request, model))
+    return Loaded(model, resolve_domain(request, model), _images(request, model))
+
+
+def _images(request: AuditRequest, model: LoadedModel) -> Images | None:
+    if request.images is None:
+        return None
+    return read_images(request.images, model, limit=request.max_images or MOST_IMAGES, seed=request.seed)
 
 
 def open_model(request: AuditRequest | CompareRequest) -> LoadedModel:

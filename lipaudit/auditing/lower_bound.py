@@ -1,36 +1,94 @@
-"""The empirical lower bound of a network, and the file of the two inputs at which it was measured."""
+"""The empirical lower bound of a network, how far it stretches near a user's images, and the file of the two inputs that were measured."""
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lipaudit.auditing.capture import Captured
+from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.errors import CaptureError, GraphError
-from lipaudit.network.domain import Domain
+from lipaudit.frontends.images import Images
+from lipaudit.graph.evaluate import can_interpret
+from lipaudit.network.jacobian_norm import jacobian_norms
 from lipaudit.network.lower_bound import measured_lower_bound
 from lipaudit.network.pair_file import write_pair
 from lipaudit.network.stretch import Pair
 from lipaudit.option_names import spell
+from lipaudit.records.report import ImageNorm, ImagesRecord
+from lipaudit.spectral.precompute import Progress
+from lipaudit.text.local_paths import without_folders
 
 # how far a measured stretching may lie above an upper bound: as far as rounding may move the figures
 _ROUNDING = 1e-9
 
 
-def search_lower_bound(request: AuditRequest, network: Captured, domain: Domain) -> Pair | None:
-    """Two inputs of the domain between which the network stretches much; None where none are asked for, or none can be searched."""
-    if not request.lower_bound:
-        return None
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The two inputs between which the network was found to stretch most, and two near every image; None and empty where none are."""
+
+    pair: Pair | None = None
+    near_images: tuple[Pair, ...] = ()
+
+
+def search_lower_bound(
+    request: AuditRequest, network: Captured, loaded: Loaded, progress: Progress | None = None
+) -> Measured:
+    """Inputs of the domain that the network stretches much, starting from images where there are some; nothing where none are asked for."""
+    if not request.searches:
+        return Measured()
     try:
-        pair = measured_lower_bound(network.graph, network.inputs, request.seed, domain)
+        near = _near_images(request, network, loaded, progress)
+        pair = measured_lower_bound(network.graph, network.inputs, request.seed, loaded.domain, near)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise CaptureError(
-            f"the network's gradient cannot be computed ({reason}): leave out {spell('lower_bound')}"
-        ) from error
+        option = spell("lower_bound" if loaded.images is None else "images")
+        raise CaptureError(f"the network's gradient cannot be computed ({reason}): leave out {option}") from error
     if pair is not None and request.save_pair is not None:
         write_pair(pair, Path(request.save_pair))
-    return pair
+    return Measured(pair, near)
+
+
+def _near_images(
+    request: AuditRequest, network: Captured, loaded: Loaded, progress: Progress | None
+) -> tuple[Pair, ...]:
+    if loaded.images is None or not can_interpret(network.graph):
+        return ()
+    images = loaded.images
+    named = [(name, image[None]) for name, image in zip(images.names, images.inputs, strict=True)]
+    return tuple(jacobian_norms(network.graph, network.inputs, named, loaded.domain, request.seed, progress))
+
+
+def images_record(
+    request: AuditRequest, images: Images | None, near: Sequence[Pair], most: float | None
+) -> ImagesRecord | None:
+    """The norms of the Jacobian at a user's images, and their distribution; None where there are none.
+
+    The median is the mean of the two middle norms where their number is even; the 90th percentile is the least norm that at least 90 % of
+    the images do not exceed. No norm is above ``most``, the network's own lower bound.
+
+    >>> images_record(AuditRequest(model="net.onnx"), None, (), None)
+    """
+    if images is None or not near:
+        return None
+    norms = [pair.quotient if most is None else min(pair.quotient, most) for pair in near]
+    largest = max(range(len(norms)), key=norms.__getitem__)
+    source = request.images if isinstance(request.images, str) else None
+    return ImagesRecord(
+        source=source if source is None or request.absolute_paths else without_folders(source),
+        count=len(norms),
+        total=images.total,
+        from_pixels=images.from_pixels,
+        median=statistics.median(norms),
+        percentile_90=sorted(norms)[math.ceil(0.9 * len(norms)) - 1],
+        largest=norms[largest],
+        largest_image=images.names[largest],
+        norms=tuple(map(ImageNorm, images.names, norms)),
+    )
 
 
 def check_not_above(lower: float, upper: float | None) -> None:

@@ -75,7 +75,7 @@ def _estimate_notes(network: NetworkRecord, pair: Pair | None) -> list[str]:
 
 def _pair_notes(request: AuditRequest, pair: Pair | None) -> list[str]:
     """Where the two inputs of the lower bound are kept, or why there are none."""
-    if pair is None and request.lower_bound:
+    if pair is None and request.searches:
         return ["No lower bound was searched: the network is no graph of operations that can be evaluated."]
     if pair is None or request.save_pair is None:
         return []

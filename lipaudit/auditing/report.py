@@ -12,7 +12,7 @@ from lipaudit.auditing.constants import LayerConstants
 from lipaudit.auditing.domain_bounds import Bounds, DomainBounds
 from lipaudit.auditing.held_inputs import held_inputs
 from lipaudit.auditing.load import Loaded
-from lipaudit.auditing.lower_bound import check_not_above
+from lipaudit.auditing.lower_bound import Measured, check_not_above, images_record
 from lipaudit.auditing.notes import audit_notes
 from lipaudit.auditing.provenance import environment, model_record, timestamp
 from lipaudit.auditing.request import AuditRequest
@@ -31,14 +31,16 @@ def make_report(
     place: torch.device,
     constants: LayerConstants,
     bounds: Bounds,
-    pair: Pair | None,
+    measured: Measured,
 ) -> AuditReport:
     """The report of all steps, without the seconds that they took.
 
     Raises :class:`~lipaudit.errors.GraphError` where the measured lower bound lies above the upper bound: one of them is wrong.
     """
     rows = _rows(loaded, network, bounds.domain)
+    pair = measured.pair
     figures = _network(loaded, network, rows, bounds, pair)
+    figures = replace(figures, images=images_record(request, loaded.images, measured.near_images, figures.lower_bound))
     if pair is not None:
         check_not_above(pair.quotient, figures.upper_bound)
     return AuditReport(

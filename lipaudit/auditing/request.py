@@ -72,10 +72,11 @@ class LoadOptions:
 
     def files(self) -> list[str]:
         """The files that the options name, the model's first; none for a network that was given itself."""
-        model, around = getattr(self, "model", None), getattr(self, "around", None)
+        model, around, images = (getattr(self, name, None) for name in ("model", "around", "images"))
         if not isinstance(model, str):
             return []
-        return named_files(model, self.weights, around if isinstance(around, str) else None, self.fix)
+        around, images = (file if isinstance(file, str) else None for file in (around, images))
+        return named_files(model, self.weights, around, self.fix, images)
 
     def values(self) -> dict[str, Any]:
         """The options by their names."""
@@ -99,6 +100,8 @@ class AuditOptions(LoadOptions):
     method: str = GRAM
     effort: str = "none"
     lower_bound: bool = False
+    images: str | torch.Tensor | None = None
+    max_images: int | None = None
     save_pair: str | None = None
     freeze_random: int | None = None
     cache: str | None = None
@@ -137,12 +140,31 @@ class AuditOptions(LoadOptions):
             from lipaudit.auditing.method import check_method
 
             check_method(self.method, self.iterations)
+        self._check_images()
         if self.save_pair is not None:
-            if not self.lower_bound:
+            if not self.searches:
                 reason = "it writes the two inputs which that search finds"
-                raise RequirementError(spell("save_pair"), spell("lower_bound", True), reason)
+                required = f"{spell('lower_bound', True)} or {spell('images', 'FOLDER')}"
+                raise RequirementError(spell("save_pair"), required, reason)
             if Path(self.save_pair).suffix.lower() != ".npz":
                 raise InvalidValueError(spell("save_pair"), "the name of a numpy archive, FILE.npz", self.save_pair)
+
+    @property
+    def searches(self) -> bool:
+        """Whether two inputs are searched that the network stretches much: by themselves, or starting from images."""
+        return self.lower_bound or self.images is not None
+
+    def _check_images(self) -> None:
+        if self.images is None:
+            if self.max_images is not None:
+                raise RequirementError(spell("max_images"), spell("images", "FOLDER"), "it limits their number")
+            return
+        if self.structure:
+            reason = "an audit of the structure evaluates no network"
+            raise ConflictError(spell("images"), spell("structure"), reason)
+        if self.domain == "ball":
+            reason = "images lie outside of a ball around another input"
+            raise ConflictError(spell("images"), spell("domain", "ball"), reason)
 
     def _check_structure(self) -> None:
         if not self.structure:

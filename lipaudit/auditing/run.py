@@ -42,8 +42,8 @@ def run_audit(request: AuditRequest, progress: Progress | None = None) -> AuditR
             clock.lap("norms")
             bounds = propagate_bounds(request, loaded, network, constants)
             clock.lap("propagation")
-            pair = search_lower_bound(request, network, loaded.domain)
-            if request.lower_bound:
+            measured = search_lower_bound(request, network, loaded, progress)
+            if request.searches:
                 clock.lap("lower bound")
-            report = make_report(request, loaded, network, place, constants, bounds, pair)
+            report = make_report(request, loaded, network, place, constants, bounds, measured)
             return replace(report, timings=clock.laps)

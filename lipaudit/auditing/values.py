@@ -20,6 +20,8 @@ from lipaudit.option_names import spell
 GRAM = "gram"  # the method of lipaudit's own norms
 DEVICES = ("auto", "cpu", "cuda")
 DOMAINS = ("global", "pixels", "ball")
+MOST_IMAGES = 32
+"""The images that an audit reads at most, unless another number is asked for."""
 EFFORTS = {"none": 0.0, "quick": 5e10, "standard": 5e11, "thorough": 2e13}
 """The operations that the search for a tighter bound of the whole network may take, by the name of the effort."""
 MOST_ITERATIONS = 1_000_000
@@ -189,6 +191,20 @@ def _around(name: str, value: object) -> object:
     return centre
 
 
+def _images(name: str, value: object) -> object:
+    images = _text(value)
+    if images is not None and not (isinstance(images, str) and images) and not is_tensor(images):
+        raise InvalidValueError(spell(name), "the name of a file or folder, or a tensor", images)
+    return images
+
+
+def _count(name: str, value: object) -> object:
+    number: Any = plain_number(value)
+    if number is not None and not (_is_integer(number) and number >= 1):
+        raise InvalidValueError(spell(name), "an integer from 1", value)
+    return number
+
+
 def _channels(name: str, value: Any) -> object:
     """The numbers of a mean or a standard deviation: one per channel, or one for all."""
     if value is None:
@@ -286,5 +302,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "time_limit": _above_0,
     "cache": _path,
     "save_pair": _path,
+    "images": _images,
+    "max_images": _count,
     "max_memory": _memory,
 }

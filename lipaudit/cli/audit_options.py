@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from lipaudit.auditing.values import DOMAINS, EFFORTS
+from lipaudit.auditing.values import DOMAINS, EFFORTS, MOST_IMAGES
 from lipaudit.cli.display_options import display_options
 from lipaudit.cli.fleet_options import fleet_options
 from lipaudit.cli.gates import gate_options
 from lipaudit.cli.options import (
     ITERATIONS,
+    Count,
     arch_option,
     channels,
     device_option,
@@ -101,6 +102,19 @@ audit_options = with_options(
         "--lower-bound",
         is_flag=True,
         help="Also search for two inputs between which the network stretches much; what is measured is an empirical lower bound.",
+    ),
+    click.option(
+        "--images",
+        metavar="FOLDER|FILE",
+        help="Also measure the norm of the network's Jacobian at these images, and start the search of --lower-bound there: an image file, "
+        "a folder of images or of class folders, or a tensor (.npy, .npz, .pt) of 8-bit pixels or of inputs that the network reads as they "
+        "are.",
+    ),
+    click.option(
+        "--max-images",
+        type=Count(),
+        metavar="N",
+        help=f"Read at most so many images, drawn with --seed where there are more. Default: {MOST_IMAGES}.",
     ),
     click.option(
         "--save-pair",

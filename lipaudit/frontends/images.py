@@ -14,15 +14,14 @@ import torch
 
 from lipaudit.errors.images import ImagesError, ImageSizesError, LabelsError, NoImagesError, NoPictureError
 from lipaudit.errors.inputs import SeveralInputsError
+from lipaudit.frontends.image_files import LABELS_FILE, SUFFIXES, TENSOR_FILES, class_folders, pictures
 from lipaudit.frontends.labels import class_labels, listed_labels, read_labels
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.normalisation import check_channels, known_normalisation, normalise
-from lipaudit.frontends.picture import SUFFIXES, fits_pictures, read_picture
+from lipaudit.frontends.picture import fits_pictures, read_picture
 from lipaudit.frontends.tensors import read_content
 from lipaudit.option_names import spell
 
-TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")
-LABELS_FILE = "labels.csv"
 _INPUTS = ("x", "images", "inputs", "data")
 _LABELS = ("y", "labels", "targets")
 _LARGEST = 1e30
@@ -103,9 +102,8 @@ def _free_input(loaded: LoadedModel, option: str) -> tuple[str, tuple[int, ...]]
 def _from_folder(
     folder: Path, loaded: LoadedModel, name: str, named: str, labels: str | None, limit: int | None, seed: int
 ) -> Images:
-    files = _pictures(folder)
-    folders = {f.name: _pictures(f) for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith(".")}
-    classes = tuple(f for f, pictures in folders.items() if pictures)
+    files, folders = pictures(folder), class_folders(folder)
+    classes = tuple(folders)
     if files and classes:
         problem = f"the folder holds images and folders of images ({', '.join(classes[:3])})"
         raise ImagesError(named, problem, "name a folder that holds only one kind")
@@ -122,10 +120,6 @@ def _from_folder(
     if not classes:
         return images
     return replace(images, labels=class_labels([n.split("/")[0] for n in images.names], classes), classes=classes)
-
-
-def _pictures(folder: Path) -> list[Path]:
-    return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
 
 
 def _from_files(files: Sequence[Path], names: Sequence[str], loaded: LoadedModel, name: str, named: str) -> Images:

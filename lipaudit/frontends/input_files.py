@@ -8,16 +8,22 @@ from pathlib import Path
 
 from lipaudit.errors import LipauditError
 from lipaudit.frontends.files import existing_file, sha256
+from lipaudit.frontends.image_files import files_of
 from lipaudit.frontends.spec import Kind, file_of, parse_spec
 
 
 def named_files(
-    spec: str, weights: str | None = None, around: str | None = None, fix: Mapping[str, object] | None = None
+    spec: str,
+    weights: str | None = None,
+    around: str | None = None,
+    fix: Mapping[str, object] | None = None,
+    images: str | None = None,
 ) -> list[str]:
-    """The files that options name: the model, its weights, the centre of the ball, the values of held inputs."""
+    """The files that options name: the model, its weights, the centre of the ball, the values of held inputs, images."""
     parsed = parse_spec(spec)
     names = [parsed.name] if parsed.kind is Kind.FILE else []
     names += [text for text in (weights, around) if text]
+    names += files_of(images) if images else []
     return names + [file for value in (fix or {}).values() if (file := file_of(value))]
 
 

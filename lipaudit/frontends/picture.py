@@ -9,8 +9,6 @@ import torch
 from lipaudit.errors.inputs import ReadFileError
 from lipaudit.frontends.tensors import readable_file
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-
 
 def fits_pictures(shape: Sequence[int]) -> bool:
     """Whether a picture fits an input of this shape: (1, C, H, W) with one channel or three."""

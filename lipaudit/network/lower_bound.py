@@ -1,16 +1,17 @@
 """Empirical lower bound of a network: the largest quotient ||f(x) - f(y)|| / ||x - y|| found, measured at two given inputs.
 
-The search is a power iteration: a difference quotient in the direction v stands for J v, a vector-Jacobian product of the captured graph
-for J^T, and the point moves along its own direction while the quotient grows. (Most networks are piecewise linear, so that the
-gradient of ||J v|| in the point is zero and steps of finite length are needed.) The search proves nothing: autograd's Jacobian is not
-the function's where a network detaches a tensor. What is reported is measured (:mod:`lipaudit.network.stretch`). The graph
-has its weights as constants, and the network itself is not run.
+The search is a power iteration, in which a difference quotient in the direction v stands for J v and a vector-Jacobian product of the
+captured graph for J^T, and a gradient ascent in the point x: g = (J(x + h v) - J(x))^T u is the gradient of ||f(x + h v) - f(x)||, u
+being the unit vector of that difference. (Most networks are piecewise linear, so that the gradient of ||J v|| is zero and h is of finite
+length. The point also moves along v itself.) The search proves nothing: autograd's Jacobian is not the function's where a network
+detaches a tensor. What is reported is measured (:mod:`lipaudit.network.stretch`). The graph has its weights as constants, and the
+network itself is not run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -24,18 +25,27 @@ from lipaudit.network.stretch import Pair, measure
 POINTS = 2
 POWER_STEPS = 5
 ASCENT_STEPS = 3
-# Length of the first uphill step, and of a difference, relative to the point's own norm.
+# The points of a user from which the ascent starts, and its steps from each.
+GIVEN_POINTS = 3
+GIVEN_STEPS = 12
+# Lengths relative to the point's own norm: of the first uphill step, of a difference, and of those whose gradient is followed.
 STEP = 0.1
 DIFFERENCE = 1e-3
+GRADIENT_DIFFERENCES = (1e-2, 1e-1)
 
 
 def measured_lower_bound(
-    graph: Graph, inputs: Mapping[str, torch.Tensor], seed: int = 0, domain: Domain = GLOBAL
+    graph: Graph,
+    inputs: Mapping[str, torch.Tensor],
+    seed: int = 0,
+    domain: Domain = GLOBAL,
+    near: Sequence[Pair] = (),
 ) -> Pair | None:
-    """The two inputs between which the network was found to stretch most, starting at ``inputs`` and at random ones (seeded).
+    """The two inputs between which the network was found to stretch most, starting at ``inputs``, random ones (seeded) and pairs.
 
     On a domain only its points count: every point is moved to the nearest one of the domain, the first to its centre.
     Several inputs and outputs count as one vector each; inputs that are not made of floating-point numbers stay as given.
+    What is found stretches at least as much as each of the pairs in ``near``.
 
     Returns:
         the pair and its quotient, a plain number with rounding subtracted: 0 for a network whose outputs do not depend on its
@@ -59,8 +69,15 @@ def measured_lower_bound(
     for trial in trials[1:]:
         if trial[0] > best * (1 + DIFFERENCE):  # what rounding decides is decided in favour of what was given
             best, v, x = trial
-    x, v = search.ascend(best, v, x)
-    return measure(Function(plain, inputs, torch.float64), x, v, domain)
+    function = Function(plain, inputs, torch.float64)
+    pairs = [measure(function, *search.ascend(best, v, x, ASCENT_STEPS), domain)]
+    steepest = sorted(near, key=lambda pair: pair.quotient, reverse=True)[:GIVEN_POINTS]
+    for pair in steepest:
+        x, y = (function.moving(end) for end in (pair.x, pair.y))
+        v = search.cast(_normalised([b.double() - a.double() for a, b in zip(x, y, strict=True)]))
+        raised = search.ascend(pair.quotient, v, search.inside(x), GIVEN_STEPS)
+        pairs.append(measure(function, *raised, domain))
+    return max((*pairs, *steepest), key=lambda pair: pair.quotient)
 
 
 class _Search:
@@ -77,19 +94,33 @@ class _Search:
         named = dict(zip(self.function.names, self.cast(x), strict=True))
         return self.cast(list(self.domain.nearest(named).values()))
 
-    def ascend(self, best: float, v: Point, x: Point) -> tuple[Point, Point]:
+    def ascend(self, best: float, v: Point, x: Point, steps: int) -> tuple[Point, Point]:
+        """A point and a direction that are stretched at least by ``best``, as ``v`` is at ``x``."""
         step = STEP * max(1e-3, norm(x))
-        for _ in range(ASCENT_STEPS):
+        for _ in range(steps):
             trials = []
-            for sign in (1, -1):
-                moved = self.inside([a + sign * step * d for a, d in zip(x, v, strict=True)])
+            for direction in (v, [-t for t in v], *self.gradients(x, v)):
+                moved = self.inside([a + step * d for a, d in zip(x, direction, strict=True)])
                 trials.append((*self.power_iteration(moved, v, 2), moved))
             size, direction, moved = max(trials, key=lambda trial: trial[0])
             if size > best:
                 best, v, x = size, direction, moved
+                step *= 1.5
             else:
-                step /= 4
+                step /= 2
         return x, v
+
+    def gradients(self, x: Point, v: Point) -> Iterator[Point]:
+        """The directions in which ||f(x + h v) - f(x)|| grows fastest with x, for differences of several lengths h."""
+        value, pull = self.function.with_gradient(x)
+        for length in GRADIENT_DIFFERENCES:
+            h = length * max(1e-3, norm(x))
+            there, pull_there = self.function.with_gradient([a + h * d for a, d in zip(x, v, strict=True)])
+            change = [b - a for a, b in zip(value, there, strict=True)]
+            gradient = [b - a for a, b in zip(pull(change), pull_there(change), strict=True)]
+            size = norm(gradient)
+            if math.isfinite(size) and size > 0:
+                yield [t / size for t in gradient]
 
     def power_iteration(self, x: Point, v: Point, steps: int) -> tuple[float, Point]:
         """The largest quotient for directions met on the way, and its direction."""

@@ -9,7 +9,7 @@ that is subtracted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,17 +43,25 @@ class Pair:
         return self.change / (self.distance * (1 + _ROUNDING)) if self.distance else 0.0
 
 
-def measure(function: Function, x: Point, direction: Point, domain: Domain) -> Pair:
+def measure(
+    function: Function,
+    x: Point,
+    direction: Point,
+    domain: Domain,
+    distances: Sequence[float] = DISTANCES,
+    narrow: bool = True,
+) -> Pair:
     """The largest quotient between ``x`` and points along ``direction``, which is a unit vector; all of them in the domain.
 
-    ``function`` evaluates in float64.
+    ``function`` evaluates in float64. ``distances`` are relative to the norm of ``x``. The second point has numbers of the inputs' own
+    precision where it may be ``narrow``, and of float64 where points are too close to one another for that.
     """
-    start = _placed(function, domain, x)
+    start = placed(function, domain, x)
     here = function(start)
     noise = _noise(function, start, here)
     best, end = -math.inf, start
-    for step in _steps(start):
-        there = _placed(function, domain, [a + step * d.double() for a, d in zip(start, direction, strict=True)])
+    for step in _steps(start, distances):
+        there = placed(function, domain, [a + step * d.double() for a, d in zip(start, direction, strict=True)], narrow)
         distance = norm(_difference(start, there))
         change = norm(_difference(here, function(there)))
         if distance and math.isfinite(change) and (change - 2 * noise) / distance > best:
@@ -73,9 +81,9 @@ def _named(function: Function, x: Point) -> dict[str, torch.Tensor]:
     return named
 
 
-def _steps(x: Point) -> Iterator[float]:
+def _steps(x: Point, distances: Sequence[float]) -> Iterator[float]:
     size = norm(x) or 1.0
-    for distance in DISTANCES:
+    for distance in distances:
         yield distance * size
         yield -distance * size
 
@@ -96,14 +104,19 @@ def _constants_error(graph: Graph) -> float:
     return max((min(error, _UNKNOWN) for error in errors), default=0.0)
 
 
-def _placed(function: Function, domain: Domain, x: Point) -> Point:
-    """The point of the domain nearest to ``x``, in float64: numbers of the inputs' own dtypes where those lie in the domain."""
+def placed(function: Function, domain: Domain, x: Point, narrow: bool = True) -> Point:
+    """The point of the domain nearest to ``x``, in float64.
+
+    If ``narrow``, it has numbers of the inputs' own dtypes where those lie in the domain.
+    """
     named = {name: t.double() for name, t in zip(function.names, x, strict=True)}
     near = domain.nearest(named)
     for name, centre in domain.centres.items():
         if name in near:
             middle = centre.to(near[name].device)
             near[name] = middle + (1 - 2.0**-30) * (near[name] - middle)
+    if not narrow:
+        return [near[name] for name in function.names]
     rounded = {name: t.to(function.given[name].dtype).double() for name, t in near.items()}
     chosen = rounded if _holds(domain, rounded) else near
     return [chosen[name] for name in function.names]

@@ -55,7 +55,12 @@ def contradiction(document: Entry) -> str:
     if not isinstance(network, dict):
         return ""
     owners = [("network", network), *_domains(network)]
-    return _of_outputs(network) or next(filter(None, (_of_bounds(place, owner) for place, owner in owners)), "")
+    return (
+        _of_outputs(network)
+        or _of_ratio(network)
+        or _of_images(network)
+        or next(filter(None, (_of_bounds(place, owner) for place, owner in owners)), "")
+    )
 
 
 def part_contradiction(part: Part) -> str:
@@ -177,6 +182,33 @@ def _of_outputs(network: Entry) -> str:
             return f"network is finite but network.outputs[{i}] is {output.get('status')}"
         if network.get("rigor") != "estimate" and any(output.get(key) is not None for key in _ESTIMATES):
             return f"network is {network.get('rigor')} but network.outputs[{i}] is an estimate"
+    return ""
+
+
+def _of_ratio(network: Entry) -> str:
+    """Whether the ratio is that of the two bounds."""
+    ratio, upper, lower = _number(network, "log10_ratio"), _size(network, "upper_bound"), _size(network, "lower_bound")
+    if ratio is None or (upper is not None and lower is not None and _close(ratio, max(0.0, upper - lower))):
+        return ""
+    return f"network.log10_ratio is {ratio!r}, which is not that of its bounds"
+
+
+def _of_images(network: Entry) -> str:
+    """Whether the norms at images are as many as they say, and none is above the network's lower bound."""
+    images = network.get("images")
+    if not isinstance(images, dict) or not isinstance(images.get("norms"), list):
+        return ""
+    norms = [_number(entry, "norm") for entry in images["norms"] if isinstance(entry, dict)]
+    known = [norm for norm in norms if norm is not None]
+    if len(known) < len(images["norms"]):  # the decoder names what is wrong
+        return ""
+    if images.get("count") != len(known):
+        return f"network.images.count is {images.get('count')!r}, and there are {len(known)} norms"
+    if min(known, default=0.0) < 0 or images.get("largest") != max(known, default=None):
+        return f"network.images.largest is {images.get('largest')!r}, which is not the largest of its norms"
+    lower = _number(network, "lower_bound")
+    if lower is None or max(known) > lower:
+        return "network.images has a norm above the lower bound of the network"
     return ""
 
 

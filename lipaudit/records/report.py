@@ -141,6 +141,35 @@ class DomainRecord(WithPixelFigure):
 
 
 @dataclass(frozen=True)
+class ImageNorm:
+    """How far the network stretches near one image: the norm of its Jacobian there, measured."""
+
+    image: str
+    norm: float
+
+
+@dataclass(frozen=True)
+class ImagesRecord:
+    """How far the network stretches near a user's images.
+
+    Every norm is measured between an image and an input close to it, rounding subtracted, and so is a lower bound of the network's
+    constant. ``source`` are the images as they were named, None for a tensor given in Python; ``count`` is the number of those that were
+    read, of ``total``. ``from_pixels`` says whether they were pixels that lipaudit normalised, or inputs of the network as they are.
+    ``median``, ``percentile_90`` (at least 90 % of the images have no larger one) and ``largest`` are of ``norms``.
+    """
+
+    source: str | None
+    count: int
+    total: int
+    from_pixels: bool
+    median: float
+    percentile_90: float
+    largest: float
+    largest_image: str
+    norms: tuple[ImageNorm, ...] = ()
+
+
+@dataclass(frozen=True)
 class NetworkRecord(WithPixelFigure):
     """The whole network: sup ||f(x) - f(y)|| / ||x - y|| over the stated domain.
 
@@ -151,6 +180,8 @@ class NetworkRecord(WithPixelFigure):
     ``pixel_figure`` (``pixel_upper_bound`` ...) is the figure with respect to pixels in [0, 1] where the model's normalisation is known.
     ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
     the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
+    ``log10_ratio`` is the logarithm of the upper bound over ``lower``: how far the true constant can lie from either. ``images`` has the
+    norms of the Jacobian at a user's images.
     ``output_diameter`` bounds ||f(x) - f(y)|| over all inputs x and y (numerical); None where the outputs are not bounded.
     """
 
@@ -165,6 +196,8 @@ class NetworkRecord(WithPixelFigure):
     other_domains: tuple[DomainRecord, ...] = ()
     output_diameter: float | None = None
     lower_bound_distance: float | None = None
+    log10_ratio: float | None = None
+    images: ImagesRecord | None = None
 
     @property
     def lower_bound(self) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lipaudit.records.figure import BOUNDS, ESTIMATE, NUMERICAL
 
-VERSIONS = ("1.0", "1.1")  # all of them are read, the last one is written
+VERSIONS = ("1.0", "1.1", "1.2")  # all of them are read, the last one is written
 SCHEMA_VERSION = VERSIONS[-1]
 SCHEMA_IDS = tuple(f"urn:lipaudit:report/{version}.json" for version in VERSIONS)
 SCHEMA_ID = SCHEMA_IDS[-1]

@@ -11,6 +11,7 @@ from lipaudit.records.figure import ESTIMATE, Figure
 from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord
 from lipaudit.text.advice import UNINFORMATIVE, causes
 from lipaudit.text.domain import finite_elsewhere, held, is_not_lowered_by_its_ball, pixels_are_the_input, place
+from lipaudit.text.images import norms_text
 from lipaudit.text.method import is_refuted, is_undefined
 from lipaudit.text.numbers import (
     count_text,
@@ -18,6 +19,7 @@ from lipaudit.text.numbers import (
     log10_estimate_text,
     log10_upper_text,
     lower_text,
+    ratio_text,
     shape_text,
     share_text,
     upper_text,
@@ -85,8 +87,12 @@ def _answer(report: AuditReport) -> Iterable[AnswerLine]:
         apart = network.lower_bound_distance
         between = f" between two inputs {apart:.4g} apart, measured" if apart is not None else " near some input"
         yield AnswerLine("Largest stretch found", f"≥ {lower_text(network.lower_bound)}{between}")
+        if network.log10_ratio is not None:
+            yield AnswerLine("bound over stretch", f"{ratio_text(network.log10_ratio)} times", 1)
     elif not report.settings.structure and not is_constant(network):
         yield AnswerLine("Largest stretch found", "not searched (--lower-bound)")
+    if network.images is not None:
+        yield AnswerLine("Jacobian at images", norms_text(network.images))
     if network.output_diameter is not None and network.upper_bound != 0:
         yield AnswerLine(
             "Outputs differ by", f"≤ {upper_text(network.output_diameter)}, whatever the inputs; numerical"

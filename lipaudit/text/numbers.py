@@ -101,6 +101,17 @@ def log10_estimate_text(value: float, digits: int = DIGITS) -> str:
     return _decimals(Decimal(value), ROUND_HALF_EVEN, digits)
 
 
+def ratio_text(log10: float) -> str:
+    """A quotient of at least 1 from its logarithm, rounded up.
+
+    >>> ratio_text(0.0), ratio_text(2.8139), ratio_text(16.21)
+    ('1', '651.5', '10^16.22')
+    """
+    if log10 >= DIGITS:
+        return f"10^{log10_upper_text(log10)}"
+    return upper_text(10**log10 * (1 + 1e-12) if log10 else 1.0)
+
+
 def reciprocal_text(upper: float | None, log10: float | None) -> str:
     """A number that is at most 1/upper: how far the input may move while the output moves by at most 1.
 

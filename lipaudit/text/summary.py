@@ -11,6 +11,7 @@ from lipaudit.records.stretching import stretching
 from lipaudit.text.advice import advice
 from lipaudit.text.domain import described, pixels_are_the_input, place
 from lipaudit.text.figures import factor_text
+from lipaudit.text.images import jacobian_norms
 from lipaudit.text.method import cited, has_estimates, is_ours, is_refuted, is_undefined
 from lipaudit.text.numbers import (
     MOST,
@@ -20,6 +21,7 @@ from lipaudit.text.numbers import (
     log10_upper_text,
     lower_text,
     names_text,
+    ratio_text,
     reciprocal_text,
     shape_text,
     share_text,
@@ -142,6 +144,10 @@ def _result(report: AuditReport) -> Iterable[str]:
         yield printable(_elsewhere(report, other))
     if network.lower_bound is not None:
         yield _found_by_trying(network, network.lower_bound)
+        if network.log10_ratio is not None:
+            yield f"The bound is {ratio_text(network.log10_ratio)} times that; the true constant lies between the two."
+    if network.images is not None:
+        yield printable(jacobian_norms(network.images))
     if network.output_diameter is not None and network.upper_bound != 0:
         yield (
             f"The outputs are bounded: whatever the inputs, two of them differ by at most {upper_text(network.output_diameter)} (l2, up to "

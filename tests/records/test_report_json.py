@@ -49,7 +49,7 @@ def test_layout_is_the_documented_one() -> None:
         "environment",
         "network",
     ]
-    assert document["schema_version"] == "1.1"
+    assert document["schema_version"] == "1.2"
     assert document["tool"] == {"name": "lipaudit", "version": "0.1.0"}
     assert document["model"]["input_shape"] == [1, 3, 224, 224]
     assert document["layers"][0]["weight_shape"] == [64, 3, 7, 7]
@@ -155,7 +155,7 @@ def test_a_huge_literal_does_not_become_infinity() -> None:
 
 def test_newer_minor_versions_with_unknown_keys_are_read() -> None:
     text = changed("network", "radius_at_risk", value=[1, 2])
-    assert AuditReport.from_json(text.replace('"schema_version": "1.1"', '"schema_version": "1.7"')) == fakes.report()
+    assert AuditReport.from_json(text.replace('"schema_version": "1.2"', '"schema_version": "1.7"')) == fakes.report()
 
 
 def test_optional_parts_may_be_absent() -> None:

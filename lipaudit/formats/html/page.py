@@ -15,8 +15,10 @@ from lipaudit.formats.html.table import table
 from lipaudit.records.report import AuditReport
 from lipaudit.text.answer import answer, figure_text, meaning, short_title
 from lipaudit.text.next_steps import next_steps
+from lipaudit.text.numbers import lower_text
 from lipaudit.text.summary import sections, warning
 
+_MOST_IMAGES = 12
 _NO_ROWS = ("No operation of this network can stretch a perturbation.",)
 
 
@@ -56,6 +58,15 @@ def _bounds(report: AuditReport) -> PlainTable | None:
     return PlainTable(("method", "bound", "rigor", "remark"), rows)
 
 
+def _images(report: AuditReport) -> PlainTable | None:
+    """The images near which the network stretches most; None where none were given."""
+    images = report.network.images
+    if images is None:
+        return None
+    steepest = sorted(images.norms, key=lambda entry: entry.norm, reverse=True)[:_MOST_IMAGES]
+    return PlainTable(("image", "Jacobian"), [(entry.image, f"≥ {lower_text(entry.norm)}") for entry in steepest])
+
+
 def _parts(report: AuditReport) -> list[Part]:
     """Every part in reading order."""
     said = {entry.label: entry.lines for entry in sections(report)}
@@ -68,6 +79,7 @@ def _parts(report: AuditReport) -> list[Part]:
         Part("costs", "Costs most", "costs.html", costs(report, said.get("Costs most", ()))),
         Part("advice", "What to do", "advice.html", (advice, steps) if advice or steps else ()),
         Part("bounds", "Bounds of the network", "plain_table.html", _bounds(report)),
+        Part("images", "Images, the steepest first", "plain_table.html", _images(report)),
         Part("shares", "Shares", "shares.html", share_charts(rows)),
         Part("result", "Result in sentences", "sentences.html", said.get("Result", ())),
         Part("depth", "Over depth", "depth.html", depth_charts(report, scale)),

@@ -1,0 +1,104 @@
+"""How far a network stretches near one input x: the norm of its Jacobian, measured.
+
+The largest singular value of J(x) is found with its right singular vector v: from the Gram matrix J J^T where the outputs are few (one
+vector-Jacobian product for each), else by power iteration, in which the difference quotient (f(x + h v) - f(x)) / h stands for J v.
+What is reported is ||f(x + h v) - f(x)|| / h in float64, with rounding subtracted (:mod:`lipaudit.network.stretch`): a lower bound of
+the Lipschitz constant even where autograd's Jacobian is not the function's (a kink of ReLU, a detached tensor), and the norm of the
+Jacobian up to O(h) where f is smooth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+
+from lipaudit.graph.node import Graph
+from lipaudit.graph.passes.table import IDENTITIES
+from lipaudit.network.domain import Domain
+from lipaudit.network.function import Function, Point, norm
+from lipaudit.network.stretch import Pair, measure, placed
+
+# Distances of the second point, and of a difference, relative to the norm of the first; double precision has 1e-16.
+DISTANCES = (1e-5, 1e-6)
+DIFFERENCE = 1e-6
+FEW_OUTPUTS = 16
+STEPS = 30
+# The power iteration ends where a step changes the norm by less than this part.
+CHANGE = 1e-4
+
+
+def jacobian_norms(
+    graph: Graph,
+    inputs: Mapping[str, torch.Tensor],
+    named: Sequence[tuple[str, torch.Tensor]],
+    domain: Domain,
+    seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Iterator[Pair]:
+    """The measured norm at every one of several values of the one floating-point input, which have names for ``progress``.
+
+    ``graph`` is one that can be evaluated, ``inputs`` has the values of the other inputs.
+    """
+    function = Function(IDENTITIES.run(graph), inputs, torch.float64)
+    for number, (name, value) in enumerate(named):
+        if progress is not None:
+            progress(number, len(named), name)
+        generator = torch.Generator().manual_seed(seed)
+        yield jacobian_norm(function, [value.to(function.place, torch.float64)], domain, generator)
+
+
+def jacobian_norm(function: Function, x: Point, domain: Domain, generator: torch.Generator) -> Pair:
+    """The point of the domain nearest to ``x``, and one close to it in the direction that is stretched most.
+
+    ``function`` evaluates in float64. The pair's quotient is the norm that is reported.
+
+    >>> from lipaudit.graph.capture.export import capture
+    >>> from lipaudit.network.domain import GLOBAL
+    >>> inputs = {"x": torch.ones(1, 2)}
+    >>> plane = Function(capture(torch.nn.PReLU(init=3.0), inputs), inputs, torch.float64)
+    >>> [round(jacobian_norm(plane, [torch.tensor([[a, 2.0]])], GLOBAL, torch.Generator()).quotient, 6) for a in (1.0, -1.0)]
+    [1.0, 3.0]
+    """
+    start = placed(function, domain, x)
+    return measure(function, start, steepest_direction(function, start, generator), domain, DISTANCES, narrow=False)
+
+
+def steepest_direction(function: Function, x: Point, generator: torch.Generator) -> Point:
+    """The unit vector v that maximises ||J(x) v||."""
+    value, pull = function.with_gradient(x)
+    outputs = sum(t.numel() for t in value)
+    if 0 < outputs <= FEW_OUTPUTS:
+        return _of_few_outputs(value, pull, x)
+    v = _normalised([torch.randn(t.shape, generator=generator).to(t) for t in x])
+    length = DIFFERENCE * (norm(x) or 1.0)
+    last = 0.0
+    for _ in range(STEPS):
+        there = function([a + length * d for a, d in zip(x, v, strict=True)])
+        image = [(b - a) / length for a, b in zip(value, there, strict=True)]
+        size, pulled = norm(image), pull(image)
+        back = norm(pulled)
+        if not math.isfinite(size) or not math.isfinite(back) or back == 0 or abs(size - last) <= CHANGE * size:
+            break
+        last, v = size, [t / back for t in pulled]
+    return v
+
+
+def _of_few_outputs(value: Point, pull: Callable[[Point], Point], x: Point) -> Point:
+    """The right singular vector J^T u, where u is the eigenvector of J J^T of the largest eigenvalue."""
+    rows = []
+    for i, output in enumerate(value):
+        for j in range(output.numel()):
+            ones = [torch.zeros_like(t) for t in value]
+            ones[i].view(-1)[j] = 1.0
+            rows.append(torch.cat([t.reshape(-1) for t in pull(ones)]))
+    jacobian = torch.stack(rows)
+    u = torch.linalg.eigh(jacobian @ jacobian.T).eigenvectors[:, -1]
+    parts = (jacobian.T @ u).split([t.numel() for t in x])
+    return _normalised([part.reshape(t.shape) for part, t in zip(parts, x, strict=True)])
+
+
+def _normalised(parts: Point) -> Point:
+    length = norm(parts)
+    return [t / length for t in parts] if length else parts
