@@ -107,6 +107,8 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "cache": None,
                 "absolute_paths": False,
                 "lower_bound": False,
+                "images": None,
+                "max_images": None,
                 "save_pair": None,
                 "seed": 0,
                 "freeze_random": None,
