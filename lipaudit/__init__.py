@@ -10,6 +10,7 @@ from lipaudit.version import __version__
 if TYPE_CHECKING:
     from lipaudit.api import audit, compare
     from lipaudit.auditing.diff import diff
+    from lipaudit.gates.claim import claim
     from lipaudit.records.comparison import Comparison
     from lipaudit.records.diff import ReportDiff
     from lipaudit.records.report import AuditReport
@@ -24,6 +25,7 @@ __all__ = [
     "ReportDiff",
     "__version__",
     "audit",
+    "claim",
     "compare",
     "conv_norm",
     "diff",
@@ -35,6 +37,7 @@ _HOMES = {
     "audit": "lipaudit.api",
     "compare": "lipaudit.api",
     "diff": "lipaudit.auditing.diff",
+    "claim": "lipaudit.gates.claim",
     "Comparison": "lipaudit.records.comparison",
     "ReportDiff": "lipaudit.records.diff",
     "AuditReport": "lipaudit.records.report",

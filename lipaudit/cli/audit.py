@@ -76,6 +76,8 @@ def audit(
         raise click.MissingParameter(ctx=ctx, param=next(p for p in ctx.command.params if p.name == "models"))
     _leave_out_unused(ctx, values)
     gates = chosen_gates(ctx, values, quiet)
+    if gates.gates.claim is not None and not values["structure"]:
+        values["lower_bound"] = True  # what refutes a claim
     if fleet.is_asked_for(output, form):
         from lipaudit.cli.fleet import audit_fleet
 

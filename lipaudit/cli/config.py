@@ -101,6 +101,8 @@ _OPTIONS = ("domain", "mean", "std", "tol")
 _GATES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "max-log10-bound": ("a finite number", _is_number),
     "max-layer": ("a finite number above 0", _is_positive),
+    "claim": ("a finite number above 0", _is_positive),
+    "claim-tolerance": ("a finite number from 0", lambda value: _is_number(value) and value >= 0),
     "no-unbounded": ("true or false", _is_flag),
     "strict": ("true or false", _is_flag),
 }

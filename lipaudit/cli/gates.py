@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from lipaudit.cli.config import find_config
-from lipaudit.cli.options import finite, positive, with_options
+from lipaudit.cli.options import finite, not_negative, positive, with_options
 from lipaudit.cli.terminal import say, worst
-from lipaudit.errors import ConflictError
+from lipaudit.errors import ConflictError, RequirementError
 
 if TYPE_CHECKING:
     from lipaudit.gates.report import Gates
@@ -57,6 +57,23 @@ gate_options = with_options(
         "estimates and rows without a bound fail.",
     ),
     click.option(
+        "--claim",
+        type=float,
+        callback=positive,
+        metavar="X",
+        help="End with 1 unless the network's Lipschitz constant over the domain is proved to be at most X (plain units): proved, refuted "
+        "by two inputs that stretch more (--lower-bound is implied, --save-pair keeps them), or open.",
+    ),
+    click.option(
+        "--claim-tolerance",
+        type=float,
+        callback=not_negative,
+        default=1e-3,
+        show_default=True,
+        metavar="T",
+        help="A claim X holds up to X (1 + T); 0 allows nothing, not even the rounding of the weights.",
+    ),
+    click.option(
         "--no-unbounded",
         is_flag=True,
         help="End with 1 unless every row has a finite bound over the domain: what --strict asks, as a gate like the others.",
@@ -81,22 +98,32 @@ class ChosenGates:
 
     def judge(self, report: AuditReport, say_passed: bool = False) -> int:
         """The exit code that a report deserves, explained on stderr; with ``say_passed`` also which gates are met."""
-        from lipaudit.gates.report import STRICT, exceeded
+        from lipaudit.gates.report import CLAIM, STRICT, exceeded
 
         codes = [0]
         problems = list(exceeded(report, self.gates))
         failed = {STRICT, *(gate for gate, _ in problems)}
         for gate, source in self.sources.items():
             if say_passed and gate not in failed:
-                say(f"lipaudit: gate passed: {report.model.spec}: {source}")
+                why = f" ({self._claim(report)})" if gate == CLAIM else ""
+                say(f"lipaudit: gate passed: {report.model.spec}: {source}{why}")
         for gate, text in problems:
             if gate == STRICT:
                 say(f"lipaudit: strict: {report.model.spec}: {text}")
                 codes.append(4)
+            elif gate == CLAIM:
+                say(f"lipaudit: claim {report.model.spec}: {text} ({self.sources[gate]})")
+                codes.append(1)
             else:
                 say(f"lipaudit: gate exceeded: {report.model.spec}: {text} ({self.sources[gate]})")
                 codes.append(1)
         return worst(codes)
+
+    def _claim(self, report: AuditReport) -> str:
+        from lipaudit.gates.claim import claim
+
+        assert self.gates.claim is not None
+        return claim(report, self.gates.claim, self.gates.claim_tolerance).text
 
     def unmet(self, report: AuditReport) -> list[str] | None:
         """The names of the gates that a report does not meet; None where there are none."""
@@ -125,9 +152,9 @@ class ChosenGates:
 
     def _of_figures(self) -> list[tuple[str, str]]:
         """The gates in force that need a figure, with their sources."""
-        from lipaudit.gates.report import MAX_LAYER, MAX_LOG10_BOUND
+        from lipaudit.gates.report import CLAIM, MAX_LAYER, MAX_LOG10_BOUND
 
-        return [(gate, self.sources[gate]) for gate in (MAX_LOG10_BOUND, MAX_LAYER) if gate in self.sources]
+        return [(gate, self.sources[gate]) for gate in (MAX_LOG10_BOUND, MAX_LAYER, CLAIM) if gate in self.sources]
 
 
 def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = False) -> ChosenGates:
@@ -136,15 +163,17 @@ def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = Fals
 
     values = {name: options.pop(name) for name in Gates.__dataclass_fields__}
     sources, defaults = {}, []
+    if values["claim"] is None and ctx.get_parameter_source("claim_tolerance") is ParameterSource.COMMANDLINE:
+        raise RequirementError("--claim-tolerance", "--claim", "it says how far the constant may be above the claim")
     for name, value in values.items():
         key = name.replace("_", "-")
         if value is None or value is False:
             continue
         text = key if value is True else f"{key} {value!r}"
-        sources[key] = f"--{text}"
         if from_file(ctx, name):
             defaults.append(text)
-            sources[key] = f"{text} in {ctx.meta[_FILE]}"
+        if name != "claim_tolerance":  # no gate by itself
+            sources[key] = f"{text} in {ctx.meta[_FILE]}" if from_file(ctx, name) else f"--{text}"
     others = [name for name in ("domain", "tol", "mean", "std") if options.get(name) is not None]
     defaults += [f"{name} {_shown(options[name])}" for name in others if from_file(ctx, name)]
     if defaults and not quiet:

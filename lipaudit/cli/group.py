@@ -60,7 +60,7 @@ Examples:
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound, --max-layer, --no-unbounded,
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --claim, --no-unbounded,
        --max-growth, --max-layer-growth)
   2    the request is wrong
   3    a model cannot be loaded or captured

@@ -99,6 +99,14 @@ def positive(ctx: click.Context, parameter: click.Parameter, value: float | None
     return value
 
 
+def not_negative(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is no finite number from 0."""
+    finite(ctx, parameter, value)
+    if value is not None and value < 0:
+        raise click.BadParameter(f"{value} is below 0")
+    return value
+
+
 def folder(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> Path | None:
     """The path of a folder."""
     if value == "":

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from lipaudit.escaping import printable
 from lipaudit.formats.options import Audits, Options
 from lipaudit.gates.report import (
+    CLAIM,
     MAX_LAYER,
     MAX_LOG10_BOUND,
     STRICT,
@@ -75,6 +76,8 @@ def cases(report: AuditReport, gates: Gates) -> list[Case]:
     tests = []
     if gates.max_log10_bound is not None:
         tests.append(judged(MAX_LOG10_BOUND, None, "network"))
+    if gates.claim is not None:
+        tests.append(judged(CLAIM, None, "network"))
     if gates.strict:
         tests.append(judged(STRICT, None, "network"))
     if gates.max_layer is not None:

@@ -23,6 +23,7 @@ from urllib.parse import quote_from_bytes
 from lipaudit.formats.json_text import json_text, well_formed
 from lipaudit.formats.options import Audits, Options
 from lipaudit.gates.report import (
+    CLAIM,
     MAX_LOG10_BOUND,
     NETWORK,
     NO_UNBOUNDED,
@@ -62,6 +63,13 @@ RULES = (
         "LayerBound",
         "A layer is not shown to stretch by at most the gate's limit.",
         "The upper bound of the layer's Lipschitz constant is above --max-layer. Regularise or normalise its weights.",
+    ),
+    Rule(
+        "claimed-bound",
+        "ClaimedBound",
+        "The network is not shown to have the claimed Lipschitz constant.",
+        "The upper bound is above --claim: a pair of inputs that stretch more refutes the claim, else it is open. Correct the layers that "
+        "stretch more than they should, or allow for rounding with --claim-tolerance.",
     ),
     Rule(
         "unbounded",
@@ -152,6 +160,8 @@ def _rule(report: AuditReport, problem: GateProblem) -> str:
     """What a finding is about: the bound that is missing, else the one that is too large."""
     if problem.gate == MAX_LOG10_BOUND:
         return "network-bound"
+    if problem.gate == CLAIM:
+        return "claimed-bound"
     record = report.network if problem.row is None else report.layers[problem.row]
     if record.status != "finite":
         return record.status

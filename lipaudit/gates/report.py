@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from lipaudit.gates.claim import TOLERANCE, Verdict, claim
 from lipaudit.records.report import AuditReport, LayerRecord
 from lipaudit.text.domain import estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from lipaudit.text.method import has_estimates
 from lipaudit.text.numbers import count_text, names_text
 
 MAX_LOG10_BOUND, MAX_LAYER, NO_UNBOUNDED, STRICT = "max-log10-bound", "max-layer", "no-unbounded", "strict"
+CLAIM = "claim"
 NETWORK = ""  # the place of a problem that the network has as a whole
 _STRUCTURE = "the structure alone was audited, and a gate needs a number"
 
@@ -21,13 +23,16 @@ class Gates:
 
     ``max_log10_bound``: the network's bound is at most 10 to that power. ``max_layer``: the upper bound of every row is at
     most that (plain units). ``no_unbounded``: every row and the network have a finite bound. ``strict`` asks the same of the
-    report as a whole, with an exit code of its own.
+    report as a whole, with an exit code of its own. ``claim``: the network's constant is proved to be at most that, times 1 +
+    ``claim_tolerance`` (:mod:`lipaudit.gates.claim`).
     """
 
     max_log10_bound: float | None = None
     max_layer: float | None = None
     no_unbounded: bool = False
     strict: bool = False
+    claim: float | None = None
+    claim_tolerance: float = TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,10 @@ def gate_problems(report: AuditReport, gates: Gates) -> tuple[GateProblem, ...]:
     problems: list[GateProblem] = []
     if gates.max_log10_bound is not None and (text := gate_problem(report, gates.max_log10_bound)):
         problems.append(GateProblem(MAX_LOG10_BOUND, NETWORK, text))
+    if gates.claim is not None:
+        verdict = claim(report, gates.claim, gates.claim_tolerance)
+        if verdict.verdict is not Verdict.PROVED:
+            problems.append(GateProblem(CLAIM, NETWORK, f"{verdict.text}{_hint(report)}"))
     if gates.max_layer is not None:
         limit = gates.max_layer
         problems += _at_layers(report, MAX_LAYER, lambda layer: layer_problem(report, layer, limit))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lipaudit.cli import main
+from lipaudit.records.figure import EMPIRICAL, Figure
 from lipaudit.records.report import AuditReport
 from tests.formats.reports import structure
 from tests.records import (
@@ -268,3 +269,40 @@ def test_a_deleted_working_directory_has_no_project(monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(gone)
     os.rmdir(gone)
     assert main(["net"]) == 0
+
+
+def test_a_claim_is_proved_refuted_or_open(
+    calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = fakes.report(figure=Figure.of(1.0004), lower=Figure.of(0.9, EMPIRICAL), lower_bound_distance=1.0)
+    monkeypatch.setitem(REPORTS, "one", one)
+    assert main(["one", "--claim", "1"]) == 0
+    assert (
+        "gate passed: one: --claim 1.0 (proved: at most 1.0 (tolerance 0.001): the upper bound is 1.0004)"
+        in capsys.readouterr().err
+    )
+    assert calls[-1]["lower_bound"] is True
+    assert main(["one", "--claim", "1", "--claim-tolerance", "0"]) == 1
+    assert (
+        "claim one: open: at most 1.0: the upper bound is 1.0004, the largest stretch found is 0.9"
+        in capsys.readouterr().err
+    )
+    assert main(["one", "--claim", "0.8"]) == 1
+    assert "claim one: refuted: at most 0.8" in capsys.readouterr().err
+
+
+def test_a_claim_in_the_projects_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REPORTS, "one", fakes.report(figure=Figure.of(1.0004)))
+    project("claim = 1\nclaim-tolerance = 0")
+    assert main(["one"]) == 1
+    assert "claim one: open: at most 1.0: the upper bound is 1.0004" in capsys.readouterr().err
+    assert main(["one", "--claim-tolerance", "0.01"]) == 0
+
+
+def test_what_a_claim_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["net", "--claim-tolerance", "0.1"]) == 2
+    assert "--claim-tolerance requires --claim" in capsys.readouterr().err
+    assert main(["net", "--claim", "1", "--structure"]) == 2
+    for value in ("0", "nan", "-1"):
+        assert main(["net", "--claim", value]) == 2
+    assert main(["net", "--claim", "1", "--claim-tolerance", "-1"]) == 2
