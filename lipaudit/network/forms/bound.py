@@ -11,8 +11,9 @@ import torch
 from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.chain import Chain
+from lipaudit.network.forms.cost import cost
 from lipaudit.network.forms.elimination import InfeasibleError
-from lipaudit.network.forms.plan import Limits, cost, plan
+from lipaudit.network.forms.plan import Limits, plan
 from lipaudit.network.forms.program import NoProgramError, program_of
 from lipaudit.network.forms.search import minimise
 from lipaudit.network.forms.segment import Segment
@@ -89,7 +90,7 @@ def _refusal(problem: Problem) -> str:
 
 def limits_for(work: float) -> Limits:
     """The sizes of forms for which at least a start and its proof fit into an amount of work."""
-    return Limits(entries=int((work / 60) ** (1 / 3)), positions=512, work=work / (2 * _PROOF))
+    return Limits(entries=int((work / 60) ** (1 / 3)), work=work / (2 * _PROOF))
 
 
 def tighten(chain: Chain, work: float) -> Tightened:

@@ -1,4 +1,4 @@
-"""How a program is cut into segments, which space each lives in, and what one evaluation costs."""
+"""How a program is cut into segments, and which space each lives in."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lipaudit.network.forms.chain import Chain, Scalar
+from lipaudit.network.forms.cost import cost, entries
 from lipaudit.network.forms.filters import NotRepresentableError, as_filters
 from lipaudit.network.forms.restrictions import with_restrictions
 from lipaudit.network.forms.segment import Segment
-from lipaudit.network.forms.spaces import DenseSpace, Space, is_spatial
-from lipaudit.network.forms.steps import Linear, Program, Slopes, Step, Tensor
+from lipaudit.network.forms.spaces import DenseSpace, channels, is_spatial
+from lipaudit.network.forms.steps import Linear, Program, Slopes, Step
 from lipaudit.network.forms.symbol_space import SymbolSpace
 from lipaudit.network.propagate import Propagation, Value, by_shortcut, combine, join_outputs, smaller
 from lipaudit.rules.effect import Status
@@ -19,30 +20,103 @@ from lipaudit.rules.effect import Status
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a form may be: entries of a tensor in a dense segment, and positions of one per frequency; operations per evaluation."""
+    """How large forms may be: entries of a tensor in a dense segment, and operations of one evaluation of all segments."""
 
     entries: int
-    positions: int
     work: float
 
 
-def plan(program: Program, propagation: Propagation, limits: Limits) -> Chain | None:
+# Columns of one frequency take no more numbers than this.
+_MOST_ENTRIES = 30_000_000
+
+
+def plan(program: Program, propagation: Propagation, limits: Limits, *, across: bool = False) -> Chain | None:
     """The chain of segments of a program within limits, None if no part of it can have a form.
 
-    A program whose tensors are all small is one dense segment. Any other is cut where a single tensor is alive: before every change of
-    resolution, and behind every constraint on norms, which a diagonal form passes unchanged. What has no form keeps its constant.
+    A program whose tensors are all small is one dense segment. Any other is cut where a single tensor is alive: at the narrowest tensor
+    before every change of resolution (unless segments may go ``across``, where the aliases of frequencies stay coupled), and behind
+    every constraint on norms, which a diagonal form passes unchanged. What has no form keeps its constant, and so do the segments that
+    gain least for what they cost where all of them together are not within the limits.
     """
     dense = _dense_segment(program, limits)
     if dense is not None:
         return Chain([dense])
-    parts: list[Segment | Scalar] = []
-    pieces = list(_pieces(program))
+    pieces = [_Piece.of(piece, limits) for piece in _pieces(program)]
     if len(pieces) < 2 and len(program.inputs) > 1:
         return None
-    for piece in _grouped(pieces, limits):
-        segment = _segment(piece, limits)
-        parts.append(segment or Scalar(piece.outputs[0], piece.inputs[0], log_constant(piece, propagation)))
+    parts: list[Segment | Scalar] = []
+    for group in _grouped(pieces, across=across):
+        if group[0].kind is None:
+            parts.append(_scalar(_join(group), propagation))
+        else:
+            parts.extend(_within(group, propagation, limits))
+    parts = _affordable(parts, propagation, limits)
     return Chain(parts) if any(isinstance(part, Segment) for part in parts) else None
+
+
+def _within(group: list[_Piece], propagation: Propagation, limits: Limits) -> Iterator[Segment | Scalar]:
+    """Pieces as one segment, or as several where that is too large, cut at the narrowest tensor that is nearest to the middle."""
+    segment = _segment(_join(group), limits)
+    if segment is not None or len(group) == 1:
+        yield segment or _scalar(_join(group), propagation)
+        return
+    count = len(group)
+    cut = min(range(1, count), key=lambda i: (group[i - 1].width, abs(2 * i - count)))
+    yield from _within(group[:cut], propagation, limits)
+    yield from _within(group[cut:], propagation, limits)
+
+
+def _scalar(program: Program, propagation: Propagation) -> Scalar:
+    return Scalar(program.outputs[0], program.inputs[0], log_constant(program, propagation))
+
+
+def _affordable(parts: list[Segment | Scalar], propagation: Propagation, limits: Limits) -> list[Segment | Scalar]:
+    """The parts with constants in the place of the segments that gain least per operation, until the others are within the limits.
+
+    What a segment may gain is taken to grow with its constraints, each of which a product of constants passes at its worst.
+    """
+    costs = {part: cost(part.program, part.space) for part in parts if isinstance(part, Segment)}
+    kept: set[Segment] = set()
+    remaining = limits.work
+    for segment in sorted(costs, key=lambda segment: -len(segment.constraints) / costs[segment]):
+        if costs[segment] <= remaining and segment.constraints:
+            remaining -= costs[segment]
+            kept.add(segment)
+    if not kept:  # linear maps only
+        kept = {segment for segment in costs if costs[segment] <= remaining}
+    return [
+        _scalar(part.program, propagation) if isinstance(part, Segment) and part not in kept else part for part in parts
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A part of a program between places where a single tensor is alive, and the space that it has forms in, whatever they cost."""
+
+    program: Program
+    kind: type[DenseSpace | SymbolSpace] | None
+    spatial: bool
+    changes_resolution: bool
+
+    @classmethod
+    def of(cls, program: Program, limits: Limits) -> _Piece:
+        """What a part is."""
+        spatial = any(is_spatial(tensor) for tensor in program.tensors)
+        kind: type[DenseSpace | SymbolSpace] | None = DenseSpace
+        if spatial and any(tensor.size > limits.entries for tensor in program.tensors):
+            try:
+                SymbolSpace(with_restrictions(program))
+                kind = SymbolSpace
+            except NotRepresentableError:
+                kind = None
+        if len(program.outputs) != 1:
+            kind = None
+        return cls(program, kind, spatial, _changes_resolution(program))
+
+    @property
+    def width(self) -> int:
+        """The channels of the tensor that it ends with."""
+        return channels(self.program.outputs[0])
 
 
 def _dense_segment(program: Program, limits: Limits) -> Segment | None:
@@ -63,7 +137,7 @@ def _segment(program: Program, limits: Limits) -> Segment | None:
         space = SymbolSpace(restricted)
     except NotRepresentableError:
         return None
-    if max(space.positions(t) for t in restricted.tensors) > limits.positions or cost(restricted, space) > limits.work:
+    if entries(restricted, space) > _MOST_ENTRIES or cost(restricted, space) > limits.work:
         return None
     return Segment(restricted, space)
 
@@ -85,31 +159,34 @@ def _pieces(program: Program) -> Iterator[Program]:
     yield Program(sources, program.outputs, tuple(steps))
 
 
-def _grouped(pieces: list[Program], limits: Limits) -> Iterator[Program]:
-    """Neighbouring pieces joined to segments, as long as they live in one space and are not too large for it."""
-    current: list[Program] = []
+def _grouped(pieces: list[_Piece], *, across: bool) -> Iterator[list[_Piece]]:
+    """Neighbouring pieces that may make a segment together, or a part without one."""
+    current: list[_Piece] = []
     for piece in pieces:
-        if current and not _joins(current, piece, limits):
-            yield _join(current)
+        if current and not _joins(current, piece):
+            yield current
             current = []
+        elif current and piece.changes_resolution and piece.kind is SymbolSpace and not across:
+            # cut at the narrowest tensor since the last change, the last of several
+            since = max((i for i, earlier in enumerate(current) if earlier.changes_resolution), default=0)
+            kept = max(range(since, len(current)), key=lambda i: (-current[i].width, i)) + 1
+            yield current[:kept]
+            current = current[kept:]
         current.append(piece)
-    yield _join(current)
+    yield current
 
 
-def _join(pieces: list[Program]) -> Program:
-    steps = tuple(step for piece in pieces for step in piece.steps)
-    return Program(pieces[0].inputs, pieces[-1].outputs, steps)
-
-
-def _joins(current: list[Program], piece: Program, limits: Limits) -> bool:
-    if not isinstance(current[-1].steps[-1], Linear | Slopes):
+def _joins(current: list[_Piece], piece: _Piece) -> bool:
+    if current[-1].kind is None or piece.kind is None:
+        return current[-1].kind is piece.kind
+    if not isinstance(current[-1].program.steps[-1], Linear | Slopes):
         return False  # a cut behind a constraint on norms
-    if _changes_resolution(piece):
-        return False
-    whole = _join([*current, piece])
-    return _segment(whole, limits) is not None or (
-        _segment(_join(current), limits) is None and _segment(piece, limits) is None
-    )
+    return len({each.kind for each in (*current, piece) if each.spatial}) < 2
+
+
+def _join(pieces: list[_Piece]) -> Program:
+    steps = tuple(step for piece in pieces for step in piece.program.steps)
+    return Program(pieces[0].program.inputs, pieces[-1].program.outputs, steps)
 
 
 def _changes_resolution(piece: Program) -> bool:
@@ -122,40 +199,6 @@ def _changes_resolution(piece: Program) -> bool:
             except NotRepresentableError:
                 continue
     return False
-
-
-def cost(program: Program, space: Space) -> float:
-    """Floating-point operations of one evaluation: products, factorisations and solutions of the blocks that are alive.
-
-    A complex operation counts as four.
-    """
-    unit = 4.0 if space.extends_by_zero else 1.0
-    alive: dict[str, int] = {t.name: space.positions(t) for t in program.outputs}
-    total = 0.0
-    for step in reversed(program.steps):
-        size = space.positions(step.output)
-        alive.pop(step.output.name, None)
-        batch = _batch(step.output, space)
-        if isinstance(step, Linear):
-            for source in step.sources:
-                width = space.positions(source)
-                total += (
-                    batch * unit * 2 * size * width * min(size, 64)
-                    if space.extends_by_zero
-                    else 2.0 * size * size * width
-                )
-                alive[source.name] = width
-            continue
-        for source in step.sources:
-            alive[source.name] = space.positions(source)
-        around = sum(alive.values())
-        total += batch * unit * (size**3 / 3 + size**2 * around + size * around**2)
-    inputs = sum(space.positions(t) for t in program.inputs)
-    return total + unit * 10 * inputs**3 * _batch(program.inputs[0], space)
-
-
-def _batch(tensor: Tensor, space: Space) -> int:
-    return space.frequencies if isinstance(space, SymbolSpace) and is_spatial(tensor) else 1
 
 
 def log_constant(program: Program, propagation: Propagation) -> float:

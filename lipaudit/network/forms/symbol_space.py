@@ -229,6 +229,10 @@ class SymbolSpace:
         """The channel of every position."""
         return self.units(tensor)
 
+    def filters(self, step: Linear) -> Sequence[Filter] | None:
+        """The filters of a step between tensors with pixels, None of any other."""
+        return self._filters.get(step.output.name)
+
     def maps(self, step: Linear) -> Sequence[Map]:
         """The matrices of the step's filters."""
         name = step.output.name

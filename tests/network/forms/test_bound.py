@@ -132,7 +132,7 @@ def test_segments_and_constants_of_parts_without_forms_join_to_a_bound() -> None
 
     example = case((1, 2, 8, 8), formula, conv(2, 3), conv(3, 3, stride=2), nn.Linear(48, 20), nn.Linear(48, 20))
     problem, program = network_problem(example.net, example.shape), steps_of(example)
-    chain = plan(program, problem.propagation, Limits(entries=8, positions=64, work=1e9))
+    chain = plan(program, problem.propagation, Limits(entries=8, work=1e9))
     assert chain is not None
     assert len(chain.parts) > 1
     bound = proved(chain, chain.start("norm"))
