@@ -52,18 +52,18 @@ def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, c
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)
     diameter = output_diameter(network.simple, everywhere.extents) if known else None
+    whole = DomainBounds(GLOBAL, everywhere.propagation, network_bounds(everywhere))
 
     def bounds(domain: Domain) -> DomainBounds:
-        of_domain = everywhere if domain is GLOBAL else problem(domain, everywhere.propagation)
-        return DomainBounds(domain, of_domain.propagation, network_bounds(of_domain))
+        of_domain = problem(domain, everywhere.propagation)
+        return DomainBounds(domain, of_domain.propagation, network_bounds(of_domain, whole.bounds))
 
-    main = bounds(loaded.domain)
-    return Bounds(main, tuple(map(bounds, _other_domains(loaded, main.propagation))), diameter)
+    if loaded.domain is not GLOBAL:
+        return Bounds(bounds(loaded.domain), (whole,), diameter)
+    return Bounds(whole, tuple(map(bounds, _other_domains(loaded, everywhere.propagation))), diameter)
 
 
 def _other_domains(loaded: Loaded, propagation: Propagation) -> Sequence[Domain]:
-    """The domains whose figures stand beside those of the domain in force: pixels where no global bound exists."""
-    if loaded.domain is not GLOBAL:
-        return [GLOBAL]
+    """The domains whose figures stand beside those over all inputs: pixels where no global bound exists."""
     pixels = pixels_of(loaded.model) if propagation.network.status is Status.UNBOUNDED else None
     return [] if pixels is None else [pixels]

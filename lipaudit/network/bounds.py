@@ -10,10 +10,13 @@ method has such a figure, the first in the order of the table that has an estima
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lipaudit.errors import RegistryError
 from lipaudit.network.bound import BoundFunction, NetworkBound, Problem, Result
+from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.bound import quadratic_forms
+from lipaudit.network.local.bound import jacobian_at_centre
 from lipaudit.network.product_rule import product_rule
 from lipaudit.network.propagate import Value, join_outputs
 from lipaudit.rules.effect import Status
@@ -21,23 +24,28 @@ from lipaudit.spectral.bracket import Rigor
 
 NETWORK_BOUNDS: dict[str, BoundFunction] = {
     "product": product_rule,
+    "jacobian at the centre": jacobian_at_centre,
     "forms": quadratic_forms,
 }
 # the methods that search, and are left out where no work is allowed
 _SEARCHES = frozenset({"forms"})
+# the methods that need a centre, and are left out over all inputs
+_LOCAL = frozenset({"jacobian at the centre"})
 
 
-def network_bounds(problem: Problem) -> tuple[Result, ...]:
+def network_bounds(problem: Problem, wider: Sequence[Result] = ()) -> tuple[Result, ...]:
     """What every method in the table says of a network, in the order of the table.
 
-    Methods that search are left out where ``problem.work`` allows no operations.
+    Methods that search are left out where ``problem.work`` allows no operations, and those around a centre over all inputs. ``wider`` are
+    the results on a domain that contains this one: they hold here as well, and of each method the smaller one counts.
 
     Raises:
         RegistryError: if a method returns another name than its own, or leaves out an output.
     """
     results = []
+    known = {result.name: result for result in wider}
     for name, bound in NETWORK_BOUNDS.items():
-        if name in _SEARCHES and problem.work <= 0:
+        if (name in _SEARCHES and problem.work <= 0) or (name in _LOCAL and problem.domain is GLOBAL):
             continue
         result = bound(problem)
         if result.name != name:
@@ -47,8 +55,17 @@ def network_bounds(problem: Problem) -> tuple[Result, ...]:
                 f"the network bound {name} must have one entry per output ({', '.join(problem.graph.outputs)}), "
                 f"got {', '.join(result.outputs)}"
             )
-        results.append(result)
+        results.append(_smaller(result, known.get(name)))
     return tuple(results)
+
+
+def _smaller(result: Result, wider: Result | None) -> Result:
+    """A result, or the one on a wider domain where that is less."""
+    if not isinstance(wider, NetworkBound) or wider.network.status is not Status.FINITE:
+        return result
+    if isinstance(result, NetworkBound) and _least([(result, result.network), (wider, wider.network)])[0] is result:
+        return result
+    return replace(wider, note="; ".join(part for part in ("the bound over all inputs", wider.note) if part))
 
 
 def least(results: Sequence[Result], outputs: Sequence[str]) -> NetworkBound:

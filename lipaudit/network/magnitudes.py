@@ -25,10 +25,10 @@ from lipaudit.spectral.interval import Interval
 
 
 class Extents:
-    """Magnitudes of the nodes of a network, filled in topological order by :meth:`record`."""
+    """Magnitudes of the nodes of a network, filled in topological order by :meth:`record`; ``graph`` is the recognised graph."""
 
     def __init__(self, recognised: Graph, domain: Domain, structure: bool = False) -> None:
-        self._graph = recognised
+        self.graph = recognised
         self._nodes = {node.name: node for node in recognised}
         self._domain = domain
         self._radii: dict[str, tuple[Radii, ...]] = {}

@@ -1,4 +1,4 @@
-"""One registry of operations, each with up to five facets side by side.
+"""One registry of operations, each with up to six facets side by side.
 
 - **constant**: how far the operation can stretch a difference of its inputs (:class:`Rule`). An operation without one is
   ``unsupported``; it is never counted as 1.
@@ -7,6 +7,8 @@
 - **region**: a region that holds the output whatever the input is (a softmax, a normalised row), around a centre of its own.
 - **interval**: an interval that holds every entry of the output, from those of the inputs. Without it nothing is claimed.
 - **pull_back**: a quadratic form on the output carried back to the inputs (:mod:`lipaudit.rules.pull_back`).
+- **movement**: how far the Jacobian can move while the inputs stay near a centre (:mod:`lipaudit.rules.movement`). Functions of each entry
+  need none: it follows from their slopes (:mod:`lipaudit.rules.entry_slopes`).
 
 :func:`operations` names operations by their overloads, ``operations("aten.tanh.default").constant(...)``; its methods register facets for
 all of them. A second facet of one kind for one operation is an error.
@@ -29,6 +31,7 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.ops import ALIASES
 from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.inexact_constants import numerical, without_margin
+from lipaudit.rules.movement import Movement, MovementFunction, Neighbourhood
 from lipaudit.rules.pull_back import PullBackFunction, QuadraticForm, Weights
 from lipaudit.rules.radii_facets import entrywise as entrywise_radii
 from lipaudit.rules.radii_facets import whole_tensor
@@ -45,6 +48,7 @@ _Radii = TypeVar("_Radii", bound=RadiiFunction)
 _Region = TypeVar("_Region", bound=RegionFunction)
 _Interval = TypeVar("_Interval", bound=IntervalFunction)
 _PullBack = TypeVar("_PullBack", bound=PullBackFunction)
+_Movement = TypeVar("_Movement", bound=MovementFunction)
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,14 @@ class Operation:
     region: RegionFunction | None = None
     interval: IntervalFunction | None = None
     pull_back: PullBackFunction | None = None
+    movement: MovementFunction | None = None
 
 
 def _with_aliases(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n for name in names for n in (name, *(a for a, operation in ALIASES.items() if operation == name)))
 
 
-FACETS = ("constant", "radii", "region", "interval", "pull_back")
+FACETS = ("constant", "radii", "region", "interval", "pull_back", "movement")
 _OPERATIONS: dict[str, Operation] = {}
 
 
@@ -171,6 +176,10 @@ class Operations:
     def pull_back(self, function: _PullBack) -> _PullBack:
         """Register how a quadratic form on the output is carried back to the inputs."""
         return self._facet("pull_back", function)
+
+    def movement(self, function: _Movement) -> _Movement:
+        """Register how far the Jacobian moves while the operands stay near a centre."""
+        return self._facet("movement", function)
 
     def _facet(self, facet: str, function: _Facet) -> _Facet:
         _register(self.names, facet, function)
@@ -259,3 +268,9 @@ def pull_back_of(node: Node, form: QuadraticForm, weights: Weights) -> tuple[Qua
     """Forms on the inputs of a node that bound a form on its output, None where no pull-back is registered."""
     function = find_operation(node.op).pull_back
     return None if function is None else function(canonical(node), form, weights)
+
+
+def movement_of(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """How far the Jacobian of a node moves in the neighbourhoods of its operands, None where nothing is known."""
+    function = find_operation(node.op).movement
+    return None if function is None else function(canonical(node), operands)

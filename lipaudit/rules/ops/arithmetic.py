@@ -16,6 +16,7 @@ from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 from lipaudit.graph.ops import aten
 from lipaudit.rules.contraction import product_effect, product_factors, product_radii
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.movement import Movement, Neighbourhood, product_movement
 from lipaudit.rules.operands import (
     constant,
     count_refs,
@@ -287,3 +288,9 @@ def broadcast_norm(scale: torch.Tensor, operand: Argument, output: TensorInfo) -
     column = rounded(math.sqrt(float(squares.max())), (terms + 8) * 2.0**-52)
     norm = rounded(top, 2.0**-48) * root(copies)
     return norm * column if terms > 1 else norm
+
+
+@MULTIPLY.movement
+def products_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """A product of two data-dependent tensors."""
+    return product_movement(*operands, node.output.shape) if len(operands) == 2 else None

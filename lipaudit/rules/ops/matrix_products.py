@@ -12,6 +12,7 @@ from lipaudit.graph.ops import aten
 from lipaudit.graph.weights import weights_of
 from lipaudit.rules.contraction import product_effect, product_factors, product_radii
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.movement import Movement, Neighbourhood, matrix_product_movement
 from lipaudit.rules.operands import count_refs, repeats, root, shape_of, stretch
 from lipaudit.rules.radii_facets import whole_tensor
 from lipaudit.rules.region.axes import along
@@ -122,3 +123,9 @@ def contractions(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) ->
         if rows
         else whole_tensor(node, effect, operands)
     )
+
+
+@(BATCHED | operations(*aten("matmul", "mm"))).movement
+def matrix_products_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """A product of two data-dependent stacks of matrices."""
+    return matrix_product_movement(*operands, node.output.shape) if len(operands) == 2 else None

@@ -8,23 +8,28 @@ sqrt(eps), attained at 0.
 l2 normalisation x / max(||x||, eps) is x / eps inside the ball and a radial projection with the factor 1 / ||x|| outside.
 x / (||x|| + eps) has the Jacobian (I - x x^T / (||x|| (||x|| + eps))) / (||x|| + eps). Both have the constant 1 / eps,
 approached at 0.
+
+Where a row stays within r of a centre c, ||P x|| >= ||P c|| - r, and s >= sqrt((||P c|| - r)^2 / D + eps): rows that cannot become
+constant are stretched by much less than 1 / sqrt(eps).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.passes.normalization import NORMALIZATION, Normalization
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.movement import Move, Movement, Neighbourhood
 from lipaudit.rules.operands import constant, data, inverse_root, is_finite, largest, number, root, rounded, stretch
 from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
 from lipaudit.rules.rule import operations
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.interval import Interval
 
 
@@ -109,8 +114,9 @@ ROWS = operations(NORMALIZATION)
 
 @ROWS.constant(
     formula="1/sqrt(eps) for z / sqrt(mean(z^2) + eps), 1/eps for z / max(|z|, eps) and z / (|z| + eps)",
-    source="J = (P - z z^T / D) / s with s >= sqrt(eps); the factor 1 / (|z| + eps) is at most 1/eps",
+    source="J = (P - z z^T / D) / s with s >= sqrt(eps), and |z| is at least that of the centre less the radius around it",
     exact=True,
+    where_bounded=True,
 )
 def normalization(node: Node, _settings: Settings) -> Effect:
     """A normalisation of rows without weights, as the graph's recognition leaves it; 0 for centred rows of one entry."""
@@ -120,9 +126,38 @@ def normalization(node: Node, _settings: Settings) -> Effect:
         return Effect.unbounded("a normalisation without a positive eps has no finite constant: set eps > 0")
     if payload.centred and math.prod(shape[axis] for axis in payload.axes) == 1:
         return stretch(node, {"input": 0.0})
+    everywhere = inverse_root(payload.epsilon) if payload.form == "root" else rounded(1 / payload.epsilon)
+
+    def given(operands: tuple[Magnitude, ...]) -> Effect:
+        away = _away_from_zero(payload, operands[0])
+        return Effect.stretch(away if away.log_upper < everywhere.log_upper else everywhere)
+
+    return replace(stretch(node, {"input": everywhere}), given=given)
+
+
+def _away_from_zero(payload: Normalization, operand: Magnitude) -> Bracket:
+    """1 / s for the least size s that a row can have; no upper end where nothing is known of it."""
+    radius = operand.spread(payload.axes)
+    unknown = Bracket(-math.inf, math.inf, Rigor.NUMERICAL)
+    if radius.log_upper == math.inf or operand.centre is None or not is_finite(operand.centre):
+        return unknown
+    least = (row_sizes(payload, operand.centre).min() - radius.upper).clamp_min(0.0)
+    return Bracket.at_most(float(1 / divisor(payload, operand.shape, least)) * (1 + 2.0**-40), Rigor.NUMERICAL)
+
+
+def row_sizes(payload: Normalization, rows: torch.Tensor) -> torch.Tensor:
+    """The norms ||z|| of the rows, less what float64 may have lost in computing them."""
+    z = rows - rows.mean(payload.axes, keepdim=True) if payload.centred else rows
+    lost = 2.0**-40 * torch.linalg.vector_norm(rows, dim=payload.axes, keepdim=True)
+    sizes: torch.Tensor = torch.linalg.vector_norm(z, dim=payload.axes, keepdim=True) - lost
+    return sizes
+
+
+def divisor(payload: Normalization, shape: tuple[int, ...], size: torch.Tensor) -> torch.Tensor:
+    """What a row of norm ``size`` is divided by."""
     if payload.form == "root":
-        return stretch(node, {"input": inverse_root(payload.epsilon)})
-    return stretch(node, {"input": rounded(1 / payload.epsilon)})
+        return (size.square() / math.prod(shape[a] for a in payload.axes) + payload.epsilon).sqrt()
+    return size.clamp_min(payload.epsilon) if payload.form == "clamped" else size + payload.epsilon
 
 
 def _centred(node: Node, row: int, weight: torch.Tensor | None) -> Effect:
@@ -178,3 +213,38 @@ def normalized_entries(node: Node, _intervals: tuple[Interval, ...]) -> Interval
     entries = float(math.prod(node.refs[0].info.shape[a] for a in payload.axes))
     bound = Interval.point(entries).sqrt().high if payload.form == "root" else 1.0
     return Interval(-bound, bound)
+
+
+@ROWS.movement
+def normalized_rows_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
+    """h(z) = z / s(z) of the rows z = P x, which stray by at most r: z stays at least m = max(0, ||z_c|| - r) long.
+
+    With s^2 = ||z||^2 / D + eps, t^2 = 1 - eps / s^2 and a unit vector u = cos e + sin e', e along z, the derivative of the Jacobian
+    along u is
+
+        t / (sqrt(D) s^2) (-cos I - (u e^T + e u^T) + 3 t^2 cos e e^T),
+
+    in the plane of e and e' the matrix [[-3 (1 - t^2) cos, -sin], [-sin, -cos]], whose norm is at most 3 (1 - t^2) + 2 / sqrt(3). So it
+    is at most max over t of t (3 (1 - t^2) + 2 / sqrt(3)), which is below 1.9 and falls from t = 0.7 on, over sqrt(D) s(m)^2. For z /
+    ||z||, where m > eps, it is 2 / (sqrt(3) m^2), for z / (||z|| + eps) at most (2 / sqrt(3) + 2 eps / (m + eps)) / (m + eps)^2. The
+    Jacobians are symmetric and lie between 0 and 1 / s(m), so that their difference never exceeds that.
+    """
+    payload: Normalization = node.payload
+    (rows,) = operands
+    radius = rows.over(payload.axes)
+    least = (row_sizes(payload, rows.centre) - radius).clamp_min(0.0)
+    shape = tuple(rows.centre.shape)
+    divided = divisor(payload, shape, least)
+    most = 1 / divided
+    if payload.form == "root":
+        t = (1 - payload.epsilon / divided.square()).clamp_min(0.5).sqrt()
+        steep = torch.where(t > 0.7072, t * (3 * (1 - t.square()) + 2 / math.sqrt(3.0)), 1.9)
+        steepness = steep / (math.sqrt(math.prod(shape[a] for a in payload.axes)) * divided.square())
+        moved = (steepness * radius).minimum(most)
+    elif payload.form == "clamped":
+        outside = least > payload.epsilon
+        moved = torch.where(outside, (2 / math.sqrt(3.0)) * radius / divided.square(), most).minimum(most)
+    else:
+        steep = 2 / math.sqrt(3.0) + 2 * payload.epsilon / divided
+        moved = (steep * radius / divided.square()).minimum(most)
+    return Movement((Move((moved * (1 + 2.0**-30)).expand(shape), tuple(payload.axes)),))

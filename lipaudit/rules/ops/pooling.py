@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.interval_facets import ZERO, entries_and_places, entries_of_input
+from lipaudit.rules.movement import Move, Movement, Neighbourhood
 from lipaudit.rules.operands import data, integers, number, root, rounded, stretch
 from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
@@ -177,3 +180,45 @@ ADAPTIVE_AVG_POOL.interval(entries_of_input)
 def averaged_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """Means of entries and of zeros around them; a divisor of one's own gives no claim."""
     return Interval() if node.get("divisor_override") is not None else intervals[0].union(ZERO)
+
+
+@MAX_POOL.movement
+def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
+    """A window whose largest entry w is certain picks it, and is linear; elsewhere another candidate j may be picked.
+
+    Two entries of a window: |v_j - v_w|^2 <= 2 (v_j^2 + v_w^2), summed over windows at most twice the largest cover of a position. The
+    gradient moves from that of w to that of j. The largest entry is at most max(v_w, max_j v_j), so that w is below it by at most max_j
+    high_j - low_w. Of several that are largest at the centre each may be the one that automatic differentiation takes for w.
+    """
+    (rows,) = operands
+    windows = _windows(node)
+    axes, shape = len(windows), node.outputs[0].shape
+    members = _members(windows, tuple(rows.centre.shape[-axes:]))
+
+    def gathered(tensor: torch.Tensor, filler: float) -> torch.Tensor:
+        return tensor.flatten(-axes)[..., members.clamp_min(0)].masked_fill(members < 0, filler)
+
+    centre = gathered(rows.centre, -math.inf)
+    lowest, highest = gathered(rows.centre - rows.entries, -math.inf), gathered(rows.centre + rows.entries, -math.inf)
+    winners = centre == centre.amax(-1, keepdim=True)
+    candidates = winners | (highest >= lowest.amax(-1, keepdim=True))
+    others = candidates & ~(winners & (winners.sum(-1, keepdim=True) == 1))
+    away = highest.masked_fill(~others, -math.inf).amax(-1) - lowest.masked_fill(~winners, math.inf).amin(-1)
+    two = (gathered(rows.gradients, 0.0) * candidates).topk(min(2, len(members[0])), -1).values.sum(-1)
+    most = math.sqrt(2.0 * math.prod(largest_cover(axis) for axis in windows)) * (1 + 2.0**-50)
+    uncertain = candidates.sum(-1) > 1
+    scale = torch.where(uncertain, most, 0.0).to(torch.float64)
+    move = Move(scale.reshape(shape), (), torch.where(uncertain, two / most, 0.0).reshape(shape))
+    return Movement((move,), away.clamp_min(0.0).reshape(shape))
+
+
+def _members(windows: list[list[range]], sizes: tuple[int, ...]) -> torch.Tensor:
+    """(windows, entries): the flat positions of the entries of every window, -1 where a window has fewer."""
+    flat = torch.zeros(1, 1, dtype=torch.long)
+    for axis, size in zip(windows, sizes, strict=True):
+        widest = max(len(window) for window in axis)
+        own = torch.tensor([[*window, *(-1,) * (widest - len(window))] for window in axis])
+        joined = flat[:, None, :, None] * size + own[None, :, None, :]
+        lacking = (flat < 0)[:, None, :, None] | (own < 0)[None, :, None, :]
+        flat = torch.where(lacking, -1, joined).flatten(2).flatten(0, 1)
+    return flat

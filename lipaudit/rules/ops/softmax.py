@@ -8,6 +8,7 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.interval_facets import always
+from lipaudit.rules.movement import Movement, Neighbourhood, softmax_movement
 from lipaudit.rules.operands import data, number, numel, root, stretch
 from lipaudit.rules.ops.reduction import reduced_axes
 from lipaudit.rules.radii_facets import ONE, along_dim
@@ -42,6 +43,12 @@ def simplex(node: Node, _operands: tuple[Magnitude, ...]) -> Region | None:
 
 
 SOFTMAX.interval(always(Interval(0.0, 1.0)))
+
+
+@SOFTMAX.movement
+def probabilities_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The probabilities at the centre, and how far they move."""
+    return softmax_movement(operands[0], int(number(node, "dim"))) if node.output.shape else None
 
 
 @LOG_SOFTMAX.constant(

@@ -1,0 +1,90 @@
+"""The bound ||J(c)|| + sup ||J(x) - J(c)|| of a network on a ball or a box, c its centre.
+
+A Lipschitz constant on a convex set is at most the supremum of the norm of the Jacobian there. As the radius falls to 0 the bound tends
+to the norm of the Jacobian at the centre.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from lipaudit.graph.node import Graph
+from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result
+from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.local.linearise import Linearisation, NotLinearisableError
+from lipaudit.network.magnitudes import Extents
+from lipaudit.network.propagate import Propagation, Value, join_outputs, propagate
+from lipaudit.rules.effect import Effect, Status
+from lipaudit.spectral.bracket import Rigor, log_up
+from lipaudit.spectral.oracle import Norms
+
+NAME = "jacobian at the centre"
+# Operations that this bound may spend without being asked for a search.
+_WORK = 5e9
+
+
+def jacobian_at_centre(problem: Problem) -> Result:
+    """The bound of all outputs together and of every output by itself; numerical, because the values at the centre are rounded."""
+    try:
+        lines = linearise(problem)
+        names = problem.graph.outputs
+        each = {name: _value(lines.bounds(lines.outputs([name]))[2]) for name in dict.fromkeys(names)}
+        network = (
+            each[names[0]]
+            if len(names) == 1
+            else _smaller(_value(lines.bounds(lines.outputs(names))[2]), join_outputs([each[n] for n in names]))
+        )
+    except NotLinearisableError as error:
+        return NotApplicable(NAME, f"The network has no such bound: {error}.")
+    if network.status is not Status.FINITE:
+        return NotApplicable(NAME, "The Jacobian at the centre is not finite.")
+    return NetworkBound(NAME, network, each)
+
+
+def problem_on(
+    domain: Domain,
+    recognised: Graph,
+    simple: Graph,
+    effects: Mapping[str, Effect],
+    norms: Norms,
+    wider: Propagation | None = None,
+    work: float = 0.0,
+) -> Problem:
+    """The problem of a captured network on a domain: for many centres a network is captured, and its norms are computed, once.
+
+    Args:
+        domain: the inputs, for instance :func:`lipaudit.network.domain.ball`.
+        recognised, simple: the two graphs of the network.
+        effects: the constants of every operation (:func:`lipaudit.network.propagate.evaluate_rules`), as the rules gave them.
+        norms: how norms are found.
+        wider: the product rule on a domain that contains this one.
+        work: floating-point operations that one bound may spend on a search.
+    """
+    extents = Extents(recognised, domain)
+    return Problem(simple, domain, propagate(simple, effects, extents, wider), extents, norms, work)
+
+
+def linearise(problem: Problem) -> Linearisation:
+    """The linearisation of a network at the centre of the domain of a problem, for bounds of any combination of its outputs.
+
+    Raises:
+        NotLinearisableError: if the network has none, or it would take more work than the problem allows.
+    """
+    if problem.domain is GLOBAL:
+        raise NotLinearisableError("all inputs have no centre")
+    if not problem.norms.weights_known:
+        raise NotLinearisableError("its weights are not known")
+    return Linearisation(
+        problem.extents.graph, problem.domain, problem.propagation, problem.graph, max(_WORK, problem.work)
+    )
+
+
+def _value(norm: float) -> Value:
+    if not math.isfinite(norm):
+        return Value(Status.UNBOUNDED)
+    return Value(Status.FINITE, -math.inf if norm == 0 else log_up(norm), Rigor.NUMERICAL)
+
+
+def _smaller(first: Value, second: Value) -> Value:
+    return second if second.log_upper < first.log_upper else first

@@ -1,0 +1,113 @@
+"""How far the Jacobian of an operation can move while its operands stay near a centre.
+
+Write F for an operation, u_1 ... u_p for its operands, B_i for its derivative in u_i at the centre, as automatic differentiation takes it.
+A :class:`Movement` says of every point of the domain
+
+    dF/du_i = B_i + diag(scale_i) E_i,   ||E_i|| <= 1,
+    |F(u) - F(c) - sum_i B_i (u_i - c_i)| <= remainder,   entry by entry.
+
+Where ``axes`` are given E_i is block diagonal: a slice of the operand over them reaches the same slice of the output only, and operand and
+output have one shape. No axes at all mean a diagonal E_i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from lipaudit.graph.node import Node
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """Where a tensor stays: within ``entries`` of its centre, entry by entry, and within ``radius`` of it as a whole (l2).
+
+    ``gradients`` bounds the norm of the gradient of every entry in the network's input.
+    """
+
+    centre: torch.Tensor
+    entries: torch.Tensor
+    radius: float
+    gradients: torch.Tensor
+
+    def over(self, axes: Iterable[int]) -> torch.Tensor:
+        """Bounds of the norms of the slices over some axes, which keep the size 1."""
+        return slice_norms(self.entries, axes).clamp_max(self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """diag(scale) E with ||E|| <= 1; ``scale`` has the shape of the output.
+
+    ``gains`` bounds the norms of the slices of E J_u(x) over the axes, J_u the Jacobian of the operand in the network's input, where they
+    are not those of J_u(x) itself.
+    """
+
+    scale: torch.Tensor
+    axes: tuple[int, ...] | None = None
+    gains: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """One move per operand, None for one in which the operation is linear; ``remainder`` has the shape of the output."""
+
+    moves: tuple[Move | None, ...]
+    remainder: torch.Tensor | None = None
+
+
+MovementFunction: TypeAlias = Callable[[Node, tuple[Neighbourhood, ...]], Movement | None]
+
+
+def slice_norms(tensor: torch.Tensor, axes: Iterable[int]) -> torch.Tensor:
+    """The l2 norms of the slices of a tensor over some axes, which keep the size 1; of no axes the absolute values."""
+    dims = tuple(axes)
+    norms: torch.Tensor = torch.linalg.vector_norm(tensor, dim=dims, keepdim=True) if dims else tensor.abs()
+    return norms
+
+
+def product_movement(left: Neighbourhood, right: Neighbourhood, shape: tuple[int, ...]) -> Movement:
+    """a b with broadcasting: the derivative in a moves by b - c_b, and d(ab) = c_b da + c_a db + da db.
+
+    An entry of a that is repeated along some axes reaches the slice of the output over them, and nothing else does:
+    the column b - c_b has at most the norm of that slice.
+    """
+
+    def move(varied: Neighbourhood, other: Neighbourhood) -> Move:
+        own = (1,) * (len(shape) - varied.centre.dim()) + tuple(varied.centre.shape)
+        repeated = tuple(a for a, (n, m) in enumerate(zip(own, shape, strict=True)) if n != m)
+        scale = slice_norms(other.entries.expand(shape), repeated)
+        if other.centre.shape == shape:
+            scale = scale.clamp_max(other.radius)
+        return Move(scale.expand(shape), None if repeated else ())
+
+    return Movement((move(left, right), move(right, left)), left.entries * right.entries)
+
+
+def matrix_product_movement(left: Neighbourhood, right: Neighbourhood, shape: tuple[int, ...]) -> Movement | None:
+    """Batched matrix products of equal batches: block by block dA (B - C_B) has at most the Frobenius norm of B - C_B times that of dA."""
+    if left.centre.dim() < 2 or left.centre.shape[:-2] != right.centre.shape[:-2]:
+        return None
+    moves = tuple(Move(other.over((-2, -1)).expand(shape)) for other in (right, left))
+    return Movement(moves, left.over((-1,)) * right.over((-2,)))
+
+
+def softmax_movement(rows: Neighbourhood, axis: int) -> Movement:
+    """J = diag(p) - p p^T; logits that stray by at most t leave p within [p e^(-2t), p e^(2t)].
+
+    Of a slice, with e = p - p_c: ||J - J_c|| <= max |e| + ||e|| (2 ||p_c|| + ||e||), and ||e|| <= ||dx|| / 2, ||e|| <= sqrt(2). Both J are
+    positive semidefinite with norms of at most 1/2, so that their difference has one of at most 1/2.
+    """
+    p = rows.centre.softmax(axis)
+    farthest = rows.entries.amax(axis, keepdim=True)
+    grown = (p * torch.expm1(2 * farthest).clamp_max(1e300)).minimum(1 - p)
+    entries = torch.maximum(grown, p * -torch.expm1(-2 * farthest))
+    away = rows.over((axis,)) / 2
+    length = slice_norms(entries, (axis,)).minimum(away).clamp_max(math.sqrt(2.0))
+    largest = entries.amax(axis, keepdim=True).minimum(away)
+    moved = largest + length * (2 * slice_norms(p, (axis,)) + length)
+    return Movement((Move(moved.clamp_max(0.5).expand(p.shape), (axis % p.dim(),)),))
