@@ -75,6 +75,8 @@ def linearise(problem: Problem) -> Linearisation:
         raise NotLinearisableError("all inputs have no centre")
     if not problem.norms.weights_known:
         raise NotLinearisableError("its weights are not known")
+    if any(e.status is Status.FINITE and e.rigor is Rigor.ESTIMATE for e in problem.propagation.effects.values()):
+        raise NotLinearisableError("the constants of its operations are estimates")
     return Linearisation(
         problem.extents.graph, problem.domain, problem.propagation, problem.graph, max(_WORK, problem.work)
     )
