@@ -33,7 +33,7 @@ def check(seed: int) -> None:
     assert everywhere is None or before <= everywhere * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", (0, 5, 6, 9, 10, 12, 14, 19))
+@pytest.mark.parametrize("seed", [0, 5, 6, 9, 10, 12, 14, 19])
 def test_balls_hold_every_jacobian_and_grow_with_the_radius(seed: int) -> None:
     check(seed)
 
