@@ -200,7 +200,7 @@ def pixel_cases() -> dict[str, Case]:
 def network_problem(net: nn.Module, shape: Shape) -> Problem:
     """What a network bound is given of a network over all inputs."""
     audit = audited(net, {"input" if isinstance(net, nn.Sequential) else "x": shape}, GLOBAL)[0]
-    return Problem(audit.simple, GLOBAL, audit.found, audit.extents, CertifiedNorms(), 3e9)
+    return Problem(audit.simple, GLOBAL, audit.found, audit.extents, CertifiedNorms(), 1e10)
 
 
 def steps_of(example: Case) -> Program:
