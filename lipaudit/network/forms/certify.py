@@ -28,6 +28,7 @@ import torch
 
 from lipaudit.network.forms.elimination import Form, InfeasibleError, replaces_first, together
 from lipaudit.network.forms.multipliers import Terms, terms
+from lipaudit.network.forms.parts import in_parts
 from lipaudit.network.forms.pass_through import pass_through, passes_through
 from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Constraint, Linear, Program
@@ -62,7 +63,7 @@ def certified_factor(
     Raises:
         InfeasibleError: if the multipliers prove nothing.
     """
-    return max(_factor_of(program, part, multipliers, outer, inner) for part in space.in_parts(program))
+    return max(_factor_of(program, part, multipliers, outer, inner) for part in in_parts(program, space))
 
 
 @dataclass(eq=False)

@@ -36,7 +36,20 @@ _RAISED = 4e-15
 
 
 class InfeasibleError(Exception):
-    """The multipliers prove nothing: a matrix t - H_zz is not positive definite."""
+    """The multipliers prove nothing: a matrix t - H_zz is not positive definite.
+
+    Attributes:
+        at: the frequencies where it is not, by their numbers; None for all.
+    """
+
+    def __init__(self, name: str, at: torch.Tensor | None = None) -> None:
+        super().__init__(name)
+        self.at = at
+
+
+def where(failed: torch.Tensor) -> torch.Tensor | None:
+    """The frequencies among (frequencies,) marks; None where there is one for all."""
+    return failed.nonzero().flatten() if len(failed) > 1 else None
 
 
 @dataclass(eq=False)
@@ -214,7 +227,7 @@ def _maximise(form: Form, step: Constraint, choose: Choice, space: Space) -> Eli
         return _maximise_groups(form, step, added, diagonal, columns)
     gap = added.output[None] if diagonal is None else added.output - diagonal
     if not bool((gap > 0).all()):
-        raise InfeasibleError(step.output.name)
+        raise InfeasibleError(step.output.name, where((gap <= 0).any(1)))
     for name, cross in added.cross.items():
         form.add_diagonal(name, cross**2 / gap)
     for name, square in added.sources.items():
@@ -262,7 +275,7 @@ def _core(half: torch.Tensor, name: str) -> torch.Tensor:
     factor: torch.Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
     if bool((info != 0).any()):
-        raise InfeasibleError(name)
+        raise InfeasibleError(name, where(info != 0))
     return factor
 
 

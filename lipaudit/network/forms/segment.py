@@ -14,8 +14,10 @@ import torch
 
 from lipaudit.network.forms.elimination import Eliminated, Form, InfeasibleError, core_at, eliminate, push_forward
 from lipaudit.network.forms.multipliers import count, per_unit, slack, start
+from lipaudit.network.forms.parts import fitting, in_parts
 from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Constraint, Linear, Program, Tensor
+from lipaudit.network.forms.symbol_space import SymbolSpace
 
 # Leading eigenvectors per frequency, and how many matrices' eigenvalues are all computed: frequencies times size^3.
 _LEADING, _ALL_EIGENVALUES = 4, 2e8
@@ -25,12 +27,31 @@ _NEGLIGIBLE = 1e-6
 
 @dataclass(eq=False)
 class Segment:
-    """A program in a space. ``places`` says where the multipliers of a constraint stand in the vector of all unknowns."""
+    """A program in a space. ``places`` says where the multipliers of a constraint stand in the vector of all unknowns.
+
+    A search may look at some of the frequencies only (``chosen``); :meth:`by_frequency` looks at all of them.
+    """
 
     program: Program
     space: Space
     places: dict[str, slice] = field(default_factory=dict)
-    _vectors: torch.Tensor | None = field(default=None, repr=False)
+    chosen: torch.Tensor | None = None
+    _parts: list[Space] = field(default_factory=list, repr=False)
+    _vectors: dict[int, torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def choose(self, frequencies: torch.Tensor | None) -> None:
+        """Search on some of the frequencies, by their numbers; None for all."""
+        self.chosen, self._parts, self._vectors = frequencies, [], {}
+
+    @property
+    def parts(self) -> list[Space]:
+        """The frequencies that are searched on, in parts that fit into memory."""
+        if not self._parts:
+            space = self.space
+            if self.chosen is not None and isinstance(space, SymbolSpace):
+                space = space.at(self.chosen)
+            self._parts = in_parts(self.program, space)
+        return self._parts
 
     @property
     def constraints(self) -> list[Constraint]:
@@ -45,20 +66,26 @@ class Segment:
         return first
 
     def start(self, logs: torch.Tensor, outer: Mapping[str, torch.Tensor], how: str) -> torch.Tensor:
-        """Fill in feasible multipliers from the outputs to the inputs; returns the form at the only input, (frequencies, n, n).
+        """Fill in multipliers from the outputs to the inputs that are feasible at the frequencies that are searched on.
+
+        Where their forms do not fit into memory, those of the first part alone have a say.
+
+        Returns:
+            the form at the only input, (frequencies, n, n).
 
         Raises:
             InfeasibleError: where rounding leaves none.
         """
+        space = self.parts[0]
 
         def choose(step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None) -> torch.Tensor:
             place = self.places[step.output.name]
-            logs[place] = start(step, diagonal, columns, how, self.space)
+            logs[place] = start(step, diagonal, columns, how, space)
             return logs[place].exp()
 
         form = self._outer(outer)
-        eliminate(self.program, self.space, form, choose)
-        return self._joined(form)
+        eliminate(self.program, space, form, choose)
+        return joined(form, self.program.inputs, space)
 
     def _outer(self, outer: Mapping[str, torch.Tensor]) -> Form:
         """The form at the outputs: the weights of the metric, one per unit; an output that is returned twice counts twice."""
@@ -75,72 +102,123 @@ class Segment:
         Raises:
             InfeasibleError: if the multipliers prove nothing.
         """
+        peaks: list[_Peak] = []
+        for number, space in enumerate(self.parts):
+            highest = max((peak.top for peak in peaks), default=-math.inf)
+            peaks.append(self._peak(number, space, logs, outer, inner, sharpness, highest))
+        top = max(peak.top for peak in peaks)
+        if math.isinf(sharpness):
+            return top, torch.zeros_like(logs), {}, {}
+        shares = [math.exp(max(sharpness * (peak.top - top), -700.0)) for peak in peaks]
+        total = math.fsum(share * peak.weight for share, peak in zip(shares, peaks, strict=True))
+        slope = torch.zeros_like(logs)
+        out: dict[str, torch.Tensor] = {}
+        into: dict[str, torch.Tensor] = {}
+        for share, peak in zip(shares, peaks, strict=True):
+            if peak.slope is None:
+                continue
+            slope += share / total * peak.slope
+            for sums, each in ((out, peak.out), (into, peak.into)):
+                for name, derivative in each.items():
+                    sums[name] = sums.get(name, torch.zeros_like(derivative)) + share / total * derivative
+        return top + math.log(total) / sharpness, slope, out, into
+
+    def _peak(
+        self,
+        number: int,
+        space: Space,
+        logs: torch.Tensor,
+        outer: Mapping[str, torch.Tensor],
+        inner: Mapping[str, torch.Tensor],
+        sharpness: float,
+        highest: float,
+    ) -> _Peak:
+        """The value and derivatives of one part; no derivatives where it is so far below the highest one that they have no weight."""
         form = self._outer(outer)
-        eliminated = eliminate(
-            self.program, self.space, form, lambda step, *_: logs[self.places[step.output.name]].exp()
-        )
-        matrix = self._joined(form)
+        eliminated = eliminate(self.program, space, form, lambda step, *_: logs[self.places[step.output.name]].exp())
+        matrix = joined(form, self.program.inputs, space)
         roots = self._roots(inner)
         matrix = roots[:, None] * matrix * roots
-        values, vectors = self._leading(matrix)
+        values, vectors = self._leading(matrix, number)
         if not bool(torch.isfinite(values).all()):
             raise InfeasibleError("the input")
         log_values = values.clamp_min(1e-300).log()
         top = float(log_values.max())
         if math.isinf(sharpness):
-            return top, torch.zeros_like(logs), {}, {}
-        weights = torch.softmax(sharpness * (log_values - top).flatten(), 0).reshape(log_values.shape)
-        smooth = top + float(torch.logsumexp(sharpness * (log_values - top).flatten(), 0)) / sharpness
+            return _Peak(top)
+        weights = (sharpness * (log_values - top)).exp()
+        if sharpness * (top - highest) < math.log(_NEGLIGIBLE):
+            return _Peak(top, float(weights.sum()))
         at = (weights.amax(1) > _NEGLIGIBLE).nonzero().flatten()
         columns = vectors[at] * (weights[at] / values[at].clamp_min(1e-300)).sqrt()[:, None, :]
-        sizes = [self.space.positions(tensor) for tensor in self.program.inputs]
+        sizes = [space.positions(tensor) for tensor in self.program.inputs]
         names = [tensor.name for tensor in self.program.inputs]
         inputs = dict(zip(names, torch.split(roots[:, None] * columns, sizes, 1), strict=True))
-        slope, out = self._derivatives(logs, outer, eliminated, inputs, core_at(form, inputs, at), at)
+        differences = push_forward(self.program, space, eliminated, inputs, core_at(form, inputs, at), at)
+        slope, out = self._derivatives(space, logs, outer, eliminated, differences)
         shares = (weights[at][:, None, :] * vectors[at].abs() ** 2).sum((0, 2))
-        parts = torch.split(shares, sizes)
         into = {
-            tensor.name: -per_unit(part, self.space.metric_units(tensor), len(inner[tensor.name]))
-            for tensor, part in zip(self.program.inputs, parts, strict=True)
+            tensor.name: -per_unit(part, space.metric_units(tensor), len(inner[tensor.name]))
+            for tensor, part in zip(self.program.inputs, torch.split(shares, sizes), strict=True)
         }
-        return smooth, slope, out, into
+        return _Peak(top, float(weights.sum()), slope, out, into)
 
     def _derivatives(
         self,
+        space: Space,
         logs: torch.Tensor,
         outer: Mapping[str, torch.Tensor],
         eliminated: Mapping[str, Eliminated],
-        inputs: Mapping[str, torch.Tensor],
-        core: torch.Tensor,
-        at: torch.Tensor,
+        values: Mapping[str, torch.Tensor],
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        values = push_forward(self.program, self.space, eliminated, inputs, core, at)
         slope = torch.zeros_like(logs)
         for step in self.constraints:
             if step.output.name in eliminated and eliminated[step.output.name].passed is None:
                 place = self.places[step.output.name]
-                slope[place] = slack(step, logs[place].exp(), values[step.output.name], values, self.space)
+                slope[place] = slack(step, logs[place].exp(), values[step.output.name], values, space)
         out: dict[str, torch.Tensor] = {}
         for output in self.program.outputs:
             squares = (values[output.name].abs() ** 2).sum((0, 2))
-            part = outer[output.name] * per_unit(squares, self.space.metric_units(output), len(outer[output.name]))
+            part = outer[output.name] * per_unit(squares, space.metric_units(output), len(outer[output.name]))
             out[output.name] = out[output.name] + part if output.name in out else part
         return slope, out
+
+    def by_frequency(
+        self, logs: torch.Tensor, outer: Mapping[str, torch.Tensor], inner: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """log t at every frequency, (frequencies,), infinite where the multipliers prove nothing."""
+        if not isinstance(self.space, SymbolSpace):
+            return torch.tensor([self.value(logs, outer, inner, math.inf)[0]], dtype=torch.float64)
+        whole = torch.full((self.space.frequencies,), math.inf, dtype=torch.float64)
+        count = fitting(self.program, self.space)
+        roots = self._roots(inner)
+        left = list(torch.split(torch.arange(self.space.frequencies), count))
+        while left:
+            part = left.pop(0)
+            space, form = self.space.at(part), self._outer(outer)
+            try:
+                eliminate(self.program, space, form, lambda step, *_: logs[self.places[step.output.name]].exp())
+            except InfeasibleError as error:
+                if error.at is not None and len(error.at) < len(part):
+                    kept = torch.ones(len(part), dtype=torch.bool)
+                    kept[error.at] = False
+                    left.insert(0, part[kept])
+                continue
+            matrix = joined(form, self.program.inputs, space)
+            whole[part] = largest_of_each(roots[:, None] * matrix * roots).clamp_min(1e-300).log()
+        return whole
 
     def _roots(self, inner: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return torch.cat([inner[t.name][self.space.metric_units(t)] for t in self.program.inputs]).rsqrt()
 
-    def _joined(self, form: Form) -> torch.Tensor:
-        return joined(form, self.program.inputs, self.space)
-
-    def _leading(self, matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _leading(self, matrix: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The leading eigenvalues (frequencies, r) and their vectors; by subspace iteration from those of the last time if it is large."""
         size = matrix.shape[-1]
         r = min(_LEADING, size)
         if len(matrix) * size**3 <= _ALL_EIGENVALUES:
             values, vectors = torch.linalg.eigh(matrix)
             return values[:, -r:], vectors[:, :, -r:]
-        vectors, rounds = self._vectors, 2
+        vectors, rounds = self._vectors.get(number), 2
         if vectors is None:
             generator = torch.Generator().manual_seed(0)
             vectors = torch.randn(len(matrix), size, r, generator=generator, dtype=torch.float64).to(matrix.dtype)
@@ -149,8 +227,33 @@ class Segment:
             vectors = torch.linalg.qr(matrix @ vectors)[0]
         small = vectors.mH @ matrix @ vectors
         values, turned = torch.linalg.eigh((small + small.mH) / 2)
-        self._vectors = vectors @ turned
-        return values, self._vectors
+        self._vectors[number] = vectors @ turned
+        return values, self._vectors[number]
+
+
+@dataclass(frozen=True, eq=False)
+class _Peak:
+    """Of some frequencies log t, the sum of exp(s (log t_k - log t)) over the eigenvalues t_k, and the derivatives of log t times it."""
+
+    top: float
+    weight: float = 1.0
+    slope: torch.Tensor | None = None
+    out: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    into: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+def largest_of_each(matrix: torch.Tensor) -> torch.Tensor:
+    """The largest eigenvalue of every matrix, to some digits from below where they are large."""
+    if len(matrix) * matrix.shape[-1] ** 3 <= _ALL_EIGENVALUES:
+        values: torch.Tensor = torch.linalg.eigvalsh(matrix)
+        return values[:, -1]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(len(matrix), matrix.shape[-1], _LEADING, generator=generator, dtype=torch.float64).to(matrix.dtype)
+    for _ in range(10):
+        x = torch.linalg.qr(matrix @ x)[0]
+    small = x.mH @ matrix @ x
+    largest: torch.Tensor = torch.linalg.eigvalsh((small + small.mH) / 2)[:, -1]
+    return largest
 
 
 def joined(form: Form, inputs: Sequence[Tensor], space: Space) -> torch.Tensor:

@@ -7,7 +7,7 @@ steps are as matrices. Blocks of forms are (frequencies, positions, positions); 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import torch
 
 from lipaudit.graph.node import Node
 from lipaudit.network.forms.dense_maps import DenseMap
-from lipaudit.network.forms.steps import Groups, Linear, Program, Tensor, Windows
+from lipaudit.network.forms.steps import Groups, Linear, Tensor, Windows
 
 
 class Map(Protocol):
@@ -74,9 +74,6 @@ class Space(Protocol):
     def groups(self, step: Groups) -> torch.Tensor:
         """(groups, k) positions that are sorted with one another, -1 where a group is smaller."""
 
-    def in_parts(self, program: Program) -> Iterator[Space]:
-        """Spaces that have some of the frequencies each, and all of them together, so that the forms of one part fit into memory."""
-
 
 def channels(tensor: Tensor) -> int:
     """The channels of a tensor with spatial axes, the entries of one without."""
@@ -124,10 +121,6 @@ class DenseSpace:
     def groups(self, step: Groups) -> torch.Tensor:
         """Every group at every place."""
         return group_positions(step, step.output.shape)
-
-    def in_parts(self, program: Program) -> Iterator[DenseSpace]:  # noqa: ARG002
-        """The only one."""
-        yield self
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -30,8 +30,6 @@ from lipaudit.network.forms.steps import Groups, Linear, Program, Tensor, Window
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma, product_error
 
 _UP = 1 + 2.0**-30
-# Complex numbers that one tensor's columns may have in a part of the frequencies.
-_ENTRIES_OF_A_PART = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,16 +176,10 @@ class SymbolSpace:
         part._maps = {}
         return part
 
-    def in_parts(self, program: Program) -> Iterator[SymbolSpace]:
-        """Spaces with neighbouring frequencies, so few that a tensor's columns take no more than some megabytes."""
-        sizes = [self.positions(t) for t in program.tensors if is_spatial(t)]
-        entries = max(sizes) * max(self.positions(t) for t in (*program.inputs, *program.outputs) if is_spatial(t))
-        count = max(1, _ENTRIES_OF_A_PART // max(entries, 1))
-        if count >= self.frequencies:
-            yield self
-            return
-        for start in range(0, self.frequencies, count):
-            yield self.at(torch.arange(start, min(start + count, self.frequencies)))
+    @property
+    def points(self) -> torch.Tensor:
+        """The frequencies as points of the coarsest lattice, (frequencies, axes)."""
+        return self._frequencies
 
     @property
     def frequencies(self) -> int:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from lipaudit.network.forms import symbol_space
+from lipaudit.network.forms import parts
 from lipaudit.network.forms.segment import Segment
 from tests.network.forms.networks import (
     dense_cases,
@@ -76,8 +76,8 @@ def test_a_proof_in_parts_is_the_proof_at_once(name: str, monkeypatch: pytest.Mo
     chain = one_segment(steps_of(PIXELS[name]), per_frequency=True)
     logs = searched(chain)
     at_once = proved(chain, logs)
-    monkeypatch.setattr(symbol_space, "_ENTRIES_OF_A_PART", 1)
+    monkeypatch.setattr(parts, "_ENTRIES_OF_A_PART", 1)
     (segment,) = chain.parts
     assert isinstance(segment, Segment)
-    assert len(list(segment.space.in_parts(segment.program))) == segment.space.frequencies  # type: ignore[attr-defined]
+    assert len(parts.in_parts(segment.program, segment.space)) == segment.space.frequencies  # type: ignore[attr-defined]
     assert proved(chain, logs) == pytest.approx(at_once, rel=1e-6)
