@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.utils import parametrize
 
 from lipaudit.graph.capture.functional import functional
 from lipaudit.graph.capture.isolation import on_copies, set_seed, untouched
@@ -78,6 +79,7 @@ def trace(
         _record_sizes(module, sizes),
         torch.set_grad_enabled(as_called),
         _lean(),
+        _written_in_place(),
         warnings.catch_warnings(),
     ):
         # what a forward pass assigns is removed again
@@ -122,6 +124,21 @@ def _lean() -> Iterator[None]:
     finally:
         if before is not None:
             config.do_not_emit_stack_traces = before
+
+
+@contextmanager
+def _written_in_place() -> Iterator[None]:
+    """What a forward pass assigns to a parametrised tensor (the vectors of a power iteration) is copied into it.
+
+    torch exchanges the tensor's storage instead, which no exported program can do.
+    """
+    module: Any = parametrize
+    before = module._maybe_set
+    module._maybe_set = lambda target, value: target.copy_(value)
+    try:
+        yield
+    finally:
+        module._maybe_set = before
 
 
 @contextmanager

@@ -353,6 +353,8 @@ def _resolutions(program: Program, filters: dict[str, list[Filter]]) -> dict[str
             _, stride, _, _ = window_geometry(step.node, len(step.output.shape) - 2)
             found.append(tuple(g * s for g, s in zip(spacing[step.sources[0].name], stride, strict=True)))
         else:
+            if isinstance(step, Groups) and step.axis % len(step.output.shape) != 1:
+                raise NotRepresentableError("entries that are sorted along pixels")
             if any(source.shape[2:] != step.output.shape[2:] for source in step.sources):
                 raise NotRepresentableError(f"{step.node.op} changes the size")
             found.extend(spacing[source.name] for source in step.sources)

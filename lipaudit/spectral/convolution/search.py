@@ -32,7 +32,7 @@ from lipaudit.spectral.bracket import log_down, log_up, round_down, round_up
 from lipaudit.spectral.convolution.lattice import cosine_squared, lattice
 from lipaudit.spectral.convolution.symbol import Frequencies, SymbolGram
 from lipaudit.spectral.matrix.cholesky_certificate import is_below
-from lipaudit.spectral.matrix.gram import MAX_PRODUCTS, SLACKS, GramIteration
+from lipaudit.spectral.matrix.gram import MAX_PRODUCTS, SLACKS, GramIteration, slacks
 from lipaudit.spectral.matrix.lanczos import DIRECT, leading_vectors
 from lipaudit.spectral.rounding import log_power_of_two, product_error
 
@@ -95,6 +95,7 @@ class _Search:
         self.tol = tol
         self.best = 0.0
         self.place: tuple[int, tuple[float, ...], torch.Tensor] | None = None
+        self.slacks: tuple[float, ...] = SLACKS
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(gram.n, 2, dtype=torch.float64, generator=generator)
         self._noise = torch.view_as_complex(noise) / math.sqrt(gram.n)
@@ -181,7 +182,9 @@ class _Search:
     def start(self, pairs: _Pairs) -> None:
         """A first Rayleigh quotient from the most promising pairs."""
         top = pairs.select(slice(0, min(8, self.chunk)))
-        self.improve(self.gram.at(top.groups, top.frequencies), top, _LANCZOS_STEPS[0])
+        grams = self.gram.at(top.groups, top.frequencies)
+        self.slacks = slacks(grams)
+        self.improve(grams, top, _LANCZOS_STEPS[0])
 
     def is_flat(self, cells: _Pairs, factor: float) -> bool:
         """Whether of a few cells, from the most to the least promising, none can be dropped at this factor."""
@@ -210,7 +213,7 @@ class _Search:
         if self.gram.n == 1:
             return float(pairs.bounds.max())
         for steps in _LANCZOS_STEPS:
-            for slack in SLACKS:
+            for slack in self.slacks:
                 pairs = self.unproved(pairs, slack, 1.0, steps)
                 if not len(pairs):
                     return self.threshold(slack)

@@ -34,6 +34,10 @@ from lipaudit.spectral.rounding import (
 
 # The shares of the tolerance at which a certificate is tried: lower bounds are usually far closer than asked for.
 SLACKS = (0.05, 0.99)
+# Before these, for a Gram matrix that is nearly a multiple of the identity: any vector's quotient is its norm then.
+FLAT = 1e-3
+# How near, in the Frobenius norm, relative to that multiple and the root of the size.
+_NEARLY = 1e-2
 # Columns of a block of a Gram matrix.
 BLOCK = 512
 # The Schatten norm of a matrix with m columns exceeds sigma_1 by at most m^(1/2^(N+1)): 1e-12 after this many products.
@@ -183,7 +187,7 @@ def spectral_norm(weight: torch.Tensor, tol: float = 1e-3) -> Bracket:
         iteration.step()
         lower = max(lower, iteration.log_lower())
         upper = min(upper, iteration.log_upper())
-        for slack in SLACKS:
+        for slack in slacks(iteration.gram):
             target = lower + slack * allowed
             if upper > target and iteration.certifies(target):
                 upper = target
@@ -191,6 +195,22 @@ def spectral_norm(weight: torch.Tensor, tol: float = 1e-3) -> Bracket:
         if upper - lower <= allowed:
             break
     return Bracket(min(lower, upper), upper)
+
+
+def slacks(gram: torch.Tensor | None) -> tuple[float, ...]:
+    """The shares of the tolerance to try for Gram matrices (..., n, n) of one size: a small one first where all of them are flat.
+
+    >>> slacks(2 * torch.eye(3)), slacks(torch.diag(torch.tensor([1.0, 2.0])))
+    ((0.001, 0.05, 0.99), (0.05, 0.99))
+    """
+    if gram is None or not gram.numel():
+        return SLACKS
+    size = gram.shape[-1]
+    mean = gram.diagonal(dim1=-2, dim2=-1).real.mean()
+    off = gram.clone()
+    off.diagonal(dim1=-2, dim2=-1).sub_(mean)
+    distance = float(torch.linalg.vector_norm(off, dim=(-2, -1)).max())
+    return (FLAT, *SLACKS) if distance <= _NEARLY * float(mean) * math.sqrt(size) else SLACKS
 
 
 def check_tolerance(tol: float) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from lipaudit.spectral.bracket import Bracket, round_down, round_up
 from lipaudit.spectral.matrix.cholesky_certificate import is_below
-from lipaudit.spectral.matrix.gram import MAX_PRODUCTS, SLACKS, check_tolerance
+from lipaudit.spectral.matrix.gram import MAX_PRODUCTS, SLACKS, check_tolerance, slacks
 from lipaudit.spectral.matrix.lanczos import leading_vectors
 from lipaudit.spectral.rounding import (
     as_float64,
@@ -82,7 +82,7 @@ def _iterate(first: torch.Tensor, tol: float, floor: float) -> tuple[float, floa
         bounds = _unwind(iterate, scales, errors)
         target = math.log2(best) + SLACKS[-1] * allowed if best > 0 else -math.inf
         keep = bounds > target
-        for slack in SLACKS if best > 0 else ():
+        for slack in slacks(grams) if best > 0 else ():
             if bool(keep.any()):
                 claim = math.log2(best) + slack * allowed
                 threshold = torch.exp2(2 * claim - scales[0][keep]) * (1 - 2**-38)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 from lipaudit.errors import CaptureError, NonFiniteWeightsError
 from lipaudit.graph.capture.export import capture
@@ -402,3 +402,38 @@ def test_dropout_of_weights_draws_nothing_in_eval_mode() -> None:
     assert [n.op for n in graph if n.op != "input"] == ["aten.add.Tensor"]
     with pytest.raises(CaptureError, match="draws random numbers"):
         capture(DroppedTable(True), {"x": torch.zeros(1, 3)})
+
+
+class _Normalised(nn.Module):
+    """Divides a weight by its norm, by a power iteration whose vector is itself parametrised and is assigned in every forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.ones(3, 1), requires_grad=False)
+        parametrize.register_parametrization(self, "u", _UnitLength())
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        for _ in range(30):
+            self.u = weight @ (weight.T @ self.u)
+        return weight / (weight.T @ self.u).norm()
+
+
+class _UnitLength(nn.Module):
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        return u / u.norm()
+
+    def right_inverse(self, u: torch.Tensor) -> torch.Tensor:
+        return u / u.norm()
+
+
+def test_a_power_iteration_that_assigns_a_parametrised_vector() -> None:
+    layer = nn.Linear(4, 3)
+    stored = layer.weight.detach().clone()
+    parametrize.register_parametrization(layer, "weight", _Normalised())
+    vector = layer.parametrizations.weight[0].parametrizations.u.original
+    before = vector.detach().clone()
+    (node,) = [n for n in capture(layer, {"input": torch.zeros(1, 4)}) if n.op == "aten.linear.default"]
+    torch.testing.assert_close(
+        node["weight"].value, (stored / torch.linalg.matrix_norm(stored, 2)).double(), atol=1e-6, rtol=0
+    )
+    assert torch.equal(vector, before)

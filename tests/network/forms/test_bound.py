@@ -169,3 +169,15 @@ def test_effort_has_four_names_and_needs_certified_norms() -> None:
         lipaudit.audit(net, (1, 2), effort="quick", method="sedghi2019")
     with pytest.raises(ConflictError, match="structure"):
         lipaudit.audit(net, (1, 2), effort="quick", structure=True)
+
+
+def test_entries_that_are_sorted_along_pixels_keep_their_constant() -> None:
+    """Sorting within a view of the channels is no group of channels where tensors are too large for dense forms."""
+
+    class Sorted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.unflatten(1, (-1, 4)).sort(2).values.flatten(1, 2)
+
+    net = nn.Sequential(conv(3, 8), Sorted(), conv(8, 8), Sorted())
+    report = lipaudit.audit(net, input_shape=(3, 32, 32), effort="quick")
+    assert report.network.status == "finite"

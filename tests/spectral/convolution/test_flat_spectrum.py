@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from lipaudit.spectral.convolution import search
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.convolution.lattice import lattice
-from lipaudit.spectral.convolution.norm import convolution_norm
+from lipaudit.spectral.convolution.norm import conv_norm, convolution_norm
 from lipaudit.spectral.convolution.stride import polyphase
 from lipaudit.spectral.convolution.symbol import SymbolGram
 
@@ -108,3 +109,14 @@ def test_flat_depthwise_layers_hold_few_numbers(monkeypatch: pytest.MonkeyPatch)
     bracket = convolution_norm(Convolution.like_torch(kernel, 6000, padding=1, groups=64)).bracket
     assert 1 <= bracket.upper <= 1.02
     assert 0 < sum(sizes) < 2e7
+
+
+@pytest.mark.parametrize("mode", ["circular", "zeros"])
+def test_the_norm_of_an_orthogonal_convolution_is_found_closely(mode: str) -> None:
+    """A product of an orthogonal matrix, a projection and a shift of what is left."""
+    basis = nn.init.orthogonal_(torch.empty(6, 6, dtype=torch.float64))
+    kept = basis[:, :3] @ basis[:, :3].T
+    kernel = torch.zeros(6, 6, 3, 3, dtype=torch.float64)
+    kernel[:, :, 1, 0], kernel[:, :, 1, 1] = kept, torch.eye(6, dtype=torch.float64) - kept
+    for size in (8, 40):
+        assert 1 - 1e-9 <= conv_norm(kernel, size, padding=1, padding_mode=mode).upper <= 1 + 2e-6

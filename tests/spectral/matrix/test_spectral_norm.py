@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from lipaudit.errors import NonFiniteWeightsError
 from lipaudit.spectral.bracket import Rigor
@@ -134,3 +135,11 @@ def test_larger_matrices_agree_with_lapack(shape: tuple[int, int]) -> None:
     bracket = spectral_norm(matrix)
     assert bracket.lower <= reference * (1 + 1e-12)
     assert reference * (1 - 1e-12) <= bracket.upper <= reference * 1.001 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (60, 20), (20, 60)])
+def test_the_norm_of_an_isometry_is_found_closely(shape: tuple[int, int]) -> None:
+    """Twenty orthogonal layers must not add up to more than a thousandth."""
+    weight = nn.init.orthogonal_(torch.empty(shape))
+    truth = float(torch.linalg.matrix_norm(weight.double(), 2))
+    assert truth <= spectral_norm(weight).upper <= truth * (1 + 2e-6)
