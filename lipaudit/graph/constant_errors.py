@@ -60,6 +60,15 @@ _FUNCTIONS = {
 }
 
 
+def margin_of(error: float) -> float:
+    """The error as a margin: 0 where nothing is known, so that what rests on it is ``numerical`` and not certified.
+
+    >>> margin_of(2.0**-50) == 2.0**-50, margin_of(math.inf)
+    (True, 0.0)
+    """
+    return error if error <= LARGEST else 0.0
+
+
 def relative_error(op: str, bound: Mapping[str, Any], values: Mapping[str, Any], result: torch.Tensor) -> float:
     """The bound e of a result in float64, of an operation whose arguments are ``bound`` and evaluated are ``values``.
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import torch
 
+from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.evaluate import evaluate
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.network.entrywise import UNCHANGED
@@ -114,7 +115,8 @@ class DenseMap:
         """How far A may be from the map that the stored numbers define, in the spectral norm."""
         payload = self.step.node.payload
         error = float(getattr(payload, "error", 0.0)) if self.step.node.op in (CONVOLUTION, DENSE, SCALE) else 0.0
-        error += max((constant.error for constant in constants_of(self.step.node)), default=0.0)
+        error = margin_of(error)
+        error += max((margin_of(constant.error) for constant in constants_of(self.step.node)), default=0.0)
         moved = float(getattr(payload, "moved", 0.0)) if self.step.node.op == CONVOLUTION else 0.0
         # the coefficients of an interpolation come from coordinates, whose rounding grows with the size
         entries = 16 * UNIT_ROUNDOFF * (self.step.output.size if "upsample" in self.step.node.op else 1)

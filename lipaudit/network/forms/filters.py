@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.linear import CONVOLUTION, SCALE
 from lipaudit.graph.node import Node, Ref
 from lipaudit.network.entrywise import UNCHANGED
@@ -66,7 +67,7 @@ def as_filters(step: Linear) -> list[Filter]:
         node.op == SCALE and node.payload.factor.numel() == 1
     ):
         factor = node.payload.factor.to(torch.float64).expand(step.output.shape[1])
-        return [_pointwise(factor, spatial, node.payload.error)]
+        return [_pointwise(factor, spatial, margin_of(node.payload.error))]
     if node.op in UNCHANGED:
         return [_pointwise(torch.ones(step.output.shape[1], dtype=torch.float64), spatial)]
     if node.op in _SUMS:
@@ -93,14 +94,16 @@ def _convolution(payload: Convolution) -> Filter:
     offsets = places * torch.tensor(payload.dilation) - left
     if groups == rows and columns == 1:
         kernel = kernel[:, 0].flatten(1)
-        return Filter(kernel, offsets, payload.stride, payload.transposed, payload.error, payload.moved)
+        return Filter(kernel, offsets, payload.stride, payload.transposed, margin_of(payload.error), payload.moved)
     if groups > 1:
         whole = kernel.new_zeros(rows, columns * groups, *kernel.shape[2:])
         for g in range(groups):
             part = slice(g * rows // groups, (g + 1) * rows // groups)
             whole[part, g * columns : (g + 1) * columns] = kernel[part]
         kernel = whole
-    return Filter(kernel.flatten(2), offsets, payload.stride, payload.transposed, payload.error, payload.moved)
+    return Filter(
+        kernel.flatten(2), offsets, payload.stride, payload.transposed, margin_of(payload.error), payload.moved
+    )
 
 
 def _pointwise(matrix: torch.Tensor, spatial: int, error: float = 0.0) -> Filter:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
@@ -15,6 +16,7 @@ from lipaudit.network.entrywise import CASTS, slopes
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Combination, Effect, Status
+from lipaudit.rules.inexact_constants import without_margin
 from lipaudit.spectral.bracket import Rigor
 
 
@@ -52,7 +54,8 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
         step = _step(node, effect, tensors, propagation)
         if isinstance(step, Linear):
             step = replace(step, part=_part(node, producers, tensors))
-        if not isinstance(step, Linear):
+            numerical |= _rests_on_unknown_errors(node)
+        else:
             numerical |= any(f.rigor is Rigor.NUMERICAL for f in effect.factors)
             if any(f.rigor is Rigor.ESTIMATE for f in effect.factors):
                 raise NoProgramError(f"the constant of {node.name} ({node.op}) is an estimate")
@@ -236,8 +239,15 @@ def is_linear(node: Node) -> bool:
 
 def _is_finite(value: object) -> bool:
     if isinstance(value, Constant):
-        return not value.value.is_complex() and bool(torch.isfinite(value.value).all()) and value.error < 2.0**-20
+        return not value.value.is_complex() and bool(torch.isfinite(value.value).all())
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _rests_on_unknown_errors(node: Node) -> bool:
+    """Whether numbers of a linear operation were computed by the network in a way of which no error bound is known."""
+    if node.op in (CONVOLUTION, DENSE, SCALE):
+        return bool(node.payload.error > LARGEST)
+    return without_margin(node) and any(constant.error > LARGEST for constant in constants_of(node))
 
 
 def constants_of(node: Node) -> list[Constant]:

@@ -181,3 +181,17 @@ def test_entries_that_are_sorted_along_pixels_keep_their_constant() -> None:
     net = nn.Sequential(conv(3, 8), Sorted(), conv(8, 8), Sorted())
     report = lipaudit.audit(net, input_shape=(3, 32, 32), effort="quick")
     assert report.network.status == "finite"
+
+
+def test_constants_of_unknown_error_make_a_bound_numerical_and_not_impossible() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(x) * torch.linspace(-1, 1, 6, dtype=x.dtype) - x.mean()
+
+    forms = next(
+        bound
+        for bound in lipaudit.audit(Net(), input_shape={"x": (1, 6)}, effort="quick").network.bounds
+        if bound.name == "forms"
+    )
+    assert forms.figure is not None
+    assert forms.figure.rigor == "numerical"
