@@ -133,7 +133,7 @@ class DenseMap:
         batch = columns.T.reshape(-1, *y.shape)
         if node.op == SCALE:
             factor = _along(node.payload.factor.to(torch.float64), node.payload.axis, len(x.shape))
-            return (batch * factor).flatten(1).T
+            return (batch * factor).reshape(len(batch), -1).T
         if node.op == DENSE:
             weight: torch.Tensor = node.payload.weight.to(torch.float64)
             return (batch @ weight).flatten(1).T
@@ -143,7 +143,7 @@ class DenseMap:
             warnings.simplefilter("ignore", UserWarning)  # where columns cannot be taken all at once, it takes longer
             start = torch.zeros(x.shape, dtype=torch.float64, requires_grad=True)
             (pulled,) = torch.autograd.grad(self._evaluate(start), start, batch, is_grads_batched=True)
-        return pulled.flatten(1).T.contiguous()
+        return pulled.reshape(len(pulled), -1).T.contiguous()
 
     def _evaluate(self, value: torch.Tensor) -> torch.Tensor:
         """The output where this source has the given value and the others are zero."""
