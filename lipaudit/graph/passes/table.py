@@ -29,6 +29,7 @@ from lipaudit.graph.passes import (
     attention,
     constant_sums,
     elementwise,
+    fourier_filters,
     linear_maps,
     local_response_norm,
     max_min_pairs,
@@ -99,6 +100,7 @@ PASSES = (
         "local response normalisation", "x_i / (k + a sum_j x_j^2)^b", _VALUE, local_response_norm.matcher
     ),
     Pass.of_patterns("radial functions", "f(||z||) and phi(||z||) z / ||z||", _VALUE, radial.matcher),
+    Pass.of_patterns("filters by frequency", "irfft(M_w rfft(x)_w)", _VALUE, fourier_filters.matcher),
     Pass.of_patterns("hypot of one tensor", "hypot(a, b) = sqrt(a^2 + b^2)", _VALUE, power_means.hypot_matcher),
     Pass.of_patterns("power means", "(A |u|^p + e)^(1/p)", _VALUE, power_means.matcher),
     Pass.of_patterns("choices by comparison", "where(a > b, a, b) = max(a, b)", _VALUE, max_min_pairs.choice_matcher),

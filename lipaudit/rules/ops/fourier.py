@@ -21,13 +21,15 @@ from collections.abc import Callable
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
+from lipaudit.graph.passes.fourier_filters import FOURIER_FILTER, FourierFilter
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.operands import data, inverse_root, number, repeats, root, stretch
 from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, joined
 from lipaudit.rules.rule import operations
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.matrix.gram_batch import largest_spectral_norm
 
 PARSEVAL = "Parseval's identity"
 _ONE = Bracket.exact(1.0)
@@ -43,6 +45,7 @@ def _names(*kinds: str) -> tuple[str, ...]:
 FULL = operations(*_names("fft", "ifft"), *aten("_fft_c2c"))
 TO_HALF = operations(*_names("rfft", "ihfft"), *aten("_fft_r2c"))
 FROM_HALF = operations(*_names("irfft", "hfft"), *aten("_fft_c2r"))
+FILTER = operations(FOURIER_FILTER)
 PAIRS = operations(*aten("view_as_real", "view_as_complex"))
 COMPLEX = operations(*aten("complex"))
 
@@ -113,6 +116,22 @@ def from_half_spectrum(node: Node, _settings: Settings) -> Effect:
     factor = _stretch_of(node, math.prod(node.output.shape[a] for a in axes))
     twice = node.output.shape[axes[-1]] >= 3 and data(node, "self").shape[axes[-1]] >= 2
     return stretch(node, {"self": factor * root(2) if twice else factor})
+
+
+@FILTER.constant(
+    formula="max over the frequencies of sigma_1 of the matrix of the channels",
+    source=PARSEVAL + " of the half spectra on both sides",
+)
+def fourier_filter(node: Node, settings: Settings) -> Effect:
+    """A half spectrum, a matrix for every frequency, and back."""
+    payload: FourierFilter = node.payload
+    total = Bracket.exact(1.0)
+    for stack in payload.matrices:
+        total = total * largest_spectral_norm(stack, settings.norms.tolerance)
+    rigor = Rigor.CERTIFIED if payload.exact else Rigor.NUMERICAL
+    return stretch(
+        node, {"self": Bracket(-math.inf, total.log_upper, rigor)}, note="written out: a filter by frequency"
+    )
 
 
 @(FULL | TO_HALF | FROM_HALF).radii

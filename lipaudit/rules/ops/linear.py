@@ -66,7 +66,12 @@ def _reads_data(node: Node) -> bool:
 
 
 @MATRIX.constant(
-    formula="sigma_1(W)", source="[P] Theorem 3 (Gram iteration)", exact=True, where_bounded=True, covers=_reads_data
+    formula="sigma_1(W)",
+    source="[P] Theorem 3 (Gram iteration)",
+    exact=True,
+    where_bounded=True,
+    covers=_reads_data,
+    complex_numbers=True,
 )
 def dense(node: Node, settings: Settings) -> Effect:
     """A matrix product with a constant on one side; leading axes are a batch."""
@@ -114,6 +119,8 @@ def _data_dependent_kernel(node: Node, operands: tuple[Magnitude, ...]) -> Effec
 
 def _two_matrices(node: Node, left: Ref, right: Ref) -> Effect:
     """A product of two data-dependent matrices, and what is added to it."""
+    if node.output.dtype.is_complex:
+        return Effect.unsupported("nothing is known of a product of two data-dependent complex tensors")
     transposed = node.op == "aten.linear.default"
     shape = right.info.shape[::-1] if transposed else right.info.shape
     product = matrix_product(left.info.shape, shape, node.output.shape)

@@ -36,10 +36,13 @@ def matrix_norm(matrices: Iterable[torch.Tensor], settings: Settings) -> Bracket
     source="a block-diagonal map; its norm is the largest of the blocks'",
     exact=True,
     where_bounded=True,
+    complex_numbers=True,
 )
 def batched_product(node: Node, settings: Settings) -> Effect:
     """Batched matrix product with a constant on either side."""
     if count_refs(node["self"]) and count_refs(node["mat2"]):
+        if node.output.dtype.is_complex:
+            return Effect.unsupported("nothing is known of a product of two data-dependent complex tensors")
         product = matrix_product(shape_of(node["self"]), shape_of(node["mat2"]), node.output.shape)
         return Effect.where_bounded(BILINEAR, lambda operands: product_effect(product, *operands))
     constants = weights_of(node)

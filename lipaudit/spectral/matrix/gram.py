@@ -206,11 +206,11 @@ def slacks(gram: torch.Tensor | None) -> tuple[float, ...]:
     if gram is None or not gram.numel():
         return SLACKS
     size = gram.shape[-1]
-    mean = gram.diagonal(dim1=-2, dim2=-1).real.mean()
+    mean = gram.diagonal(dim1=-2, dim2=-1).real.mean(-1, keepdim=True)
     off = gram.clone()
     off.diagonal(dim1=-2, dim2=-1).sub_(mean)
-    distance = float(torch.linalg.vector_norm(off, dim=(-2, -1)).max())
-    return (FLAT, *SLACKS) if distance <= _NEARLY * float(mean) * math.sqrt(size) else SLACKS
+    distance = torch.linalg.vector_norm(off, dim=(-2, -1))
+    return (FLAT, *SLACKS) if bool((distance <= _NEARLY * mean[..., 0] * math.sqrt(size)).all()) else SLACKS
 
 
 def check_tolerance(tol: float) -> None:

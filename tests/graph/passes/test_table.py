@@ -97,6 +97,10 @@ ALMOST: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
         lambda x: x / (x.norm(dim=1, keepdim=True) - 1),
         "the function of the size has no finite slope",
     ),
+    "filters by frequency": (
+        lambda x: torch.fft.irfft(torch.fft.rfft(x).abs()),
+        "what is transformed back is no filter of a half spectrum",
+    ),
     "hypot of one tensor": (
         lambda x: torch.hypot(x, x.exp()),
         "the operands of hypot are not selections of one tensor",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from lipaudit.graph.node import Constant, Node, Ref, TensorInfo
+from lipaudit.graph.passes.fourier_filters import FOURIER_FILTER, FourierFilter
 from tests.nodes import Data, data
 from tests.rules.ops.cases import case, unbounded, unsupported
 
@@ -128,10 +130,20 @@ case("aten.to.dtype", REAL, torch.complex128)
 unbounded("aten.to.dtype", COMPLEX, torch.int64)
 for op in ("sigmoid", "tanh", "exp", "sin", "reciprocal", "sqrt", "log", "silu"):
     unsupported(op, COMPLEX)
-unsupported("aten.linear.default", COMPLEX, VALUES[None])
-unsupported("aten.matmul.default", COMPLEX, VALUES[:, None])
+case("aten.linear.default", COMPLEX, VALUES[None])
+case("aten.matmul.default", COMPLEX, VALUES[:, None])
+unsupported("aten.matmul.default", COMPLEX, pair(1, 4, 3))
+unsupported("aten.bmm.default", COMPLEX, pair(1, 4, 3))
+HALF, WHOLE = TensorInfo((1, 3, 3), torch.complex128), TensorInfo((1, 3, 4), torch.float64)
+FILTER = (
+    Node("forward", "aten.fft_rfft.default", {"self": Ref("x", WHOLE), "n": None, "dim": -1, "norm": None}, (HALF,)),
+    Node("scaled", "aten.mul.Tensor", {"self": Ref("forward", HALF), "other": Constant(VALUES[:3])}, (HALF,)),
+    Node("back", "aten.fft_irfft.default", {"self": Ref("scaled", HALF), "n": 4, "dim": -1, "norm": None}, (WHOLE,)),
+)
+filtered = FourierFilter((VALUES[:3].reshape(-1, 1, 1),), True, "x", FILTER)
+case(FOURIER_FILTER, self=REAL, payload=filtered, function=filtered.evaluate, exact=False)
 unsupported("aten.mean.dim", COMPLEX, [1])
 unsupported("aten.cat.default", [COMPLEX, COMPLEX], 1)
 unsupported("aten.linalg_vector_norm.default", COMPLEX)
 unsupported("aten.pow.Tensor_Scalar", COMPLEX, 2)
-unsupported("aten.bmm.default", COMPLEX, torch.ones(1, 4, 2, dtype=torch.complex128))
+case("aten.bmm.default", COMPLEX, torch.ones(1, 4, 2, dtype=torch.complex128))
