@@ -10,7 +10,9 @@ from lipaudit.version import __version__
 if TYPE_CHECKING:
     from lipaudit.api import audit, compare
     from lipaudit.auditing.diff import diff
+    from lipaudit.certification.certify import certify
     from lipaudit.gates.claim import claim
+    from lipaudit.records.certification import Certification
     from lipaudit.records.comparison import Comparison
     from lipaudit.records.diff import ReportDiff
     from lipaudit.records.report import AuditReport
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditReport",
     "Bracket",
+    "Certification",
     "Comparison",
     "ReportDiff",
     "__version__",
     "audit",
+    "certify",
     "claim",
     "compare",
     "conv_norm",
@@ -35,9 +39,11 @@ __all__ = [
 # torch takes seconds to import, and `lipaudit --help` needs none of it: what needs torch is imported at first use
 _HOMES = {
     "audit": "lipaudit.api",
+    "certify": "lipaudit.certification.certify",
     "compare": "lipaudit.api",
     "diff": "lipaudit.auditing.diff",
     "claim": "lipaudit.gates.claim",
+    "Certification": "lipaudit.records.certification",
     "Comparison": "lipaudit.records.comparison",
     "ReportDiff": "lipaudit.records.diff",
     "AuditReport": "lipaudit.records.report",

@@ -92,10 +92,15 @@ class Attack:
         order = torch.argsort(distances, stable=True).tolist()
         units = differences / lengths.clamp(min=1e-300)[:, None]
         return Linearised(
-            norm, tuple(chosen[k] for k in order), tuple(float(distances[k]) for k in order), units[order].reshape(-1, *image.shape[1:])
+            norm,
+            tuple(chosen[k] for k in order),
+            tuple(float(distances[k]) for k in order),
+            units[order].reshape(-1, *image.shape[1:]),
         )
 
-    def search(self, images: Sequence[torch.Tensor], margins: Sequence[Margins], at: Sequence[Linearised]) -> list[Attacked | None]:
+    def search(
+        self, images: Sequence[torch.Tensor], margins: Sequence[Margins], at: Sequence[Linearised]
+    ) -> list[Attacked | None]:
         """The nearest images with other decisions that were found, None where there was none."""
         items = [(n, s) for n in range(len(images)) for s in range(self._starts)]
         found: list[list[torch.Tensor]] = [[] for _ in images]
@@ -107,10 +112,14 @@ class Attack:
         return [self._confirmed(x, m, f) for x, m, f in zip(images, margins, found, strict=True)]
 
     def _descend(
-        self, items: Sequence[tuple[int, int]], images: Sequence[torch.Tensor], margins: Sequence[Margins], at: Sequence[Linearised]
+        self,
+        items: Sequence[tuple[int, int]],
+        images: Sequence[torch.Tensor],
+        margins: Sequence[Margins],
+        at: Sequence[Linearised],
     ) -> list[torch.Tensor | None]:
         """The shortest offsets with another decision that every item met."""
-        begun = [self._start(images[n], at[n], n, s) for n, s in items]
+        begun = [self._start(images[n], at[n], s) for n, s in items]
         x = torch.cat([images[n] for n, _ in items]).to(self._dtype)
         own = torch.tensor([margins[n].decision for n, _ in items])
         target = torch.tensor([j for j, _ in begun])
@@ -135,7 +144,7 @@ class Attack:
         nearest = self._shortened(x, nearest, own)
         return [nearest[k : k + 1].double() if math.isfinite(float(best[k])) else None for k in range(len(items))]
 
-    def _start(self, image: torch.Tensor, at: Linearised, number: int, start: int) -> tuple[int, torch.Tensor]:
+    def _start(self, image: torch.Tensor, at: Linearised, start: int) -> tuple[int, torch.Tensor]:
         """The class that a start goes for, and its first offset."""
         which = start % len(at.classes)
         direction = at.directions[which][None]
@@ -150,7 +159,10 @@ class Attack:
 
     def _shortened(self, x: torch.Tensor, offset: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """The offsets cut back towards 0 as far as bisection finds that the decision stays another one."""
-        low, high = torch.zeros(len(x), dtype=x.dtype, device=x.device), torch.ones(len(x), dtype=x.dtype, device=x.device)
+        low, high = (
+            torch.zeros(len(x), dtype=x.dtype, device=x.device),
+            torch.ones(len(x), dtype=x.dtype, device=x.device),
+        )
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             with torch.no_grad():
@@ -202,9 +214,15 @@ class Attack:
         self._together = True
         try:
             together = self._batch(x).detach()
-        except (RuntimeError, NotImplementedError, ValueError):  # an operation that looks at its values, or writes in place
+        except (
+            RuntimeError,
+            NotImplementedError,
+            ValueError,
+        ):  # an operation that looks at its values, or writes in place
             return False
-        return torch.allclose(together, one_by_one, rtol=1e-3, atol=1e-3 * float(one_by_one.abs().max()), equal_nan=True)
+        return torch.allclose(
+            together, one_by_one, rtol=1e-3, atol=1e-3 * float(one_by_one.abs().max()), equal_nan=True
+        )
 
 
 def _gradient(number: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -236,11 +254,13 @@ def _nearest_logits(margins: Margins, most: int) -> list[int]:
 
 
 def _difference(logits: torch.Tensor, target: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    return logits.gather(1, target[:, None]) - logits.gather(1, own[:, None])
+    difference: torch.Tensor = logits.gather(1, target[:, None]) - logits.gather(1, own[:, None])
+    return difference
 
 
 def _lengths(x: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.vector_norm(x.flatten(1), dim=1)
+    lengths: torch.Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
+    return lengths
 
 
 def _wide(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -250,6 +270,4 @@ def _wide(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 def _between(ends: tuple[float, float], part: float) -> float:
     """The geometric way from one number to another."""
-    return ends[0] * (ends[1] / ends[0]) ** part
-
-
+    return float(ends[0] * (ends[1] / ends[0]) ** part)

@@ -67,9 +67,13 @@ class ImageCertifier:
             images, margins = [questions[n].image for n in sound], [measured[n] for n in sound]
             at = [self._attack.linearise(x, m) for x, m in zip(images, margins, strict=True)]
             attacks = dict(zip(sound, zip(at, self._attack.search(images, margins, at), strict=True), strict=True))
-        return [self._record(question, measured[n], *attacks.get(n, (None, None))) for n, question in enumerate(questions)]
+        return [
+            self._record(question, measured[n], *attacks.get(n, (None, None))) for n, question in enumerate(questions)
+        ]
 
-    def _record(self, question: Question, margins: Margins, at: Linearised | None, attacked: Attacked | None) -> ImageRecord:
+    def _record(
+        self, question: Question, margins: Margins, at: Linearised | None, attacked: Attacked | None
+    ) -> ImageRecord:
         if margins.decision is None:
             return ImageRecord(question.name, question.label, None, *(None,) * 3, 0.0, 0.0, *(None,) * 6)
         rival = min(margins.others, key=lambda j: float(margins.margins[j]))
@@ -77,10 +81,7 @@ class ImageCertifier:
         local = self._around(question, margins, everywhere.radius, attacked)
         best = everywhere if local is None or local.radius <= everywhere.radius else local
         if attacked is not None and best.radius > attacked.radius * (1 + _ROUNDING):
-            raise GraphError(
-                f"an input at the distance {attacked.radius:.9g} of image {question.name} is decided otherwise, within the certified radius "
-                f"{best.radius:.9g}: lipaudit or the captured graph is wrong, and no figure of this run can be trusted; please report the model"
-            )
+            raise GraphError(_contradiction(question.name, best.radius, attacked.radius))
         return ImageRecord(
             name=question.name,
             label=question.label,
@@ -104,8 +105,17 @@ class ImageCertifier:
         ratios = [(j, quotient(margins.sure(j), bound), bound) for j, bound in bounds]
         return least_radius(ratios, _ANY_RADIUS)
 
-    def _around(self, question: Question, margins: Margins, known: float, attacked: Attacked | None) -> LocalRadius | None:
+    def _around(
+        self, question: Question, margins: Margins, known: float, attacked: Attacked | None
+    ) -> LocalRadius | None:
         if self._local is None or any(margins.sure(j) == 0 for j in margins.others):
             return None
         limit = None if attacked is None else attacked.radius
         return local_radius(self._local, question.image, margins, known, limit, self._local_steps)
+
+
+def _contradiction(name: str, certified: float, attacked: float) -> str:
+    return (
+        f"an input at the distance {attacked:.9g} of image {name} is decided otherwise, within the certified radius {certified:.9g}: "
+        "lipaudit or the captured graph is wrong, and no figure of this run can be trusted; please report the model"
+    )

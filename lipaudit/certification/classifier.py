@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,13 +13,13 @@ from lipaudit.errors.certification import NoDecisionError, OneInputError
 from lipaudit.graph.evaluate import can_interpret
 from lipaudit.graph.linear import DENSE, Dense
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo
-from lipaudit.graph.ops import LOG_SOFTMAX, SOFTMAX
+from lipaudit.graph.ops import LOG_SOFTMAX, SOFTMAX, VIEWS
 from lipaudit.graph.passes.table import IDENTITIES, fold, recognise
 from lipaudit.graph.rewrite import drop_unread, rebuild
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 PAIR = "lipaudit_pair"
-_CENTRED, _SCALED = "lipaudit_centred_pixels", "lipaudit_scaled_pixels"
+_CENTRED, _SCALED, _VECTOR = "lipaudit_centred_pixels", "lipaudit_scaled_pixels", "lipaudit_logits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,12 @@ class Classifier:
 
     @property
     def last(self) -> Node:
-        """The node of the simplified graph that returns the logits."""
-        return next(node for node in self.simple if node.name == self.simple.outputs[0])
+        """The node of the simplified graph that computes the logits, seen through changes of shape."""
+        nodes = {node.name: node for node in self.simple}
+        node = nodes[self.simple.outputs[0]]
+        while node.op in VIEWS and len(node.refs) == 1:
+            node = nodes[node.refs[0].name]
+        return node
 
     @property
     def weight(self) -> Dense:
@@ -57,11 +62,14 @@ class Classifier:
 
     @property
     def _ends_with_matrix(self) -> bool:
-        return self.last.op == DENSE and len(self.last.refs[0].info.shape) == 2
+        return self.last.op == DENSE and self.last.output.shape == (1, self.classes)
 
     @property
     def _read(self) -> Ref:
-        return self.last.refs[0] if self._ends_with_matrix else Ref(self.last.name, self.last.output)
+        if self._ends_with_matrix:
+            return self.last.refs[0]
+        name = self.simple.outputs[0]
+        return Ref(name, next(node.output for node in self.simple if node.name == name))
 
     def pair(self, first: int, second: int) -> Graph:
         """The simplified graph of the one number f_first - f_second, but for the rounding of :func:`row_difference`."""
@@ -97,11 +105,14 @@ def classifier_of(network: Captured, mean: Sequence[float], std: Sequence[float]
     plain = _without_softmax(recognised)
     if plain is not recognised:  # a softmax that was written out
         values = recognised = plain
+    values, recognised = _as_vector(values), _as_vector(recognised)
     output = next(node for node in recognised if node.name == recognised.outputs[0])
     if len(output.outputs) != 1 or len(output.output.shape) != 2 or output.output.shape[0] != 1:
         raise NoDecisionError(f"the network returns a tensor of shape {output.outputs[0].shape}")
     if output.output.shape[1] < 2 or not output.output.dtype.is_floating_point:
-        raise NoDecisionError("the network returns one number" if output.output.shape[1] == 1 else "the network returns no floats")
+        raise NoDecisionError(
+            "the network returns one number" if output.output.shape[1] == 1 else "the network returns no floats"
+        )
     name = graph.inputs[0]
     shape = next(node.output.shape for node in graph if node.name == name)
     return Classifier(IDENTITIES.run(values), recognised, fold(recognised), name, shape, output.output.shape[1])
@@ -135,6 +146,25 @@ def _reading(node: Node, name: str, instead: Ref) -> Node:
         return tuple(map(follow, argument)) if isinstance(argument, tuple) else argument
 
     return replace(node, arguments={key: follow(value) for key, value in node.arguments.items()})  # type: ignore[misc]
+
+
+def _as_vector(graph: Graph) -> Graph:
+    """The graph with its output (1, K) where that has one long axis, as in (1, K, 1, 1)."""
+    node = next(node for node in graph if node.name == graph.outputs[0])
+    if (
+        len(node.outputs) != 1
+        or len(node.output.shape) == 2
+        or max(node.output.shape, default=0) != math.prod(node.output.shape)
+    ):
+        return graph
+    shape = (1, math.prod(node.output.shape))
+    vector = Node(
+        _VECTOR,
+        "aten.reshape.default",
+        {"self": Ref(node.name, node.output), "shape": shape},
+        (TensorInfo(shape, node.output.dtype),),
+    )
+    return replace(graph, nodes=(*graph.nodes, vector), outputs=(_VECTOR,))
 
 
 def _without_softmax(graph: Graph) -> Graph:

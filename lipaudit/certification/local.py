@@ -1,4 +1,4 @@
-"""Radii from constants on balls: the largest r that was found with L(r) r <= margin, L(r) a constant on the ball of radius r around the image.
+"""Radii from constants on balls: the largest r found with L(r) r <= margin, L(r) a constant on the ball of radius r around the image.
 
 A constant on a ball says nothing of inputs outside, so that it certifies min(r, margin / L(r)). L grows with r: where margin / L(r) is
 less than r, the largest radius that can be had this way lies between the two, and the search goes on there.
@@ -104,4 +104,3 @@ def quotient(margin: float, constant: float) -> float:
 
 
 _LARGEST = 1e300
-

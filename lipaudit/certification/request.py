@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.values import is_tensor, plain_number
-from lipaudit.errors import EmptyListError, InvalidValueError, UnknownChoiceError
-from lipaudit.errors.certification import UnitsError
+from lipaudit.errors import InvalidValueError, UnknownChoiceError
 from lipaudit.option_names import spell
-
-if TYPE_CHECKING:
-    from lipaudit.frontends.images import ImageSet
 
 UNITS = ("auto", "pixels", "input")
 RADII = (36 / 255, 72 / 255, 108 / 255, 1.0)
@@ -32,23 +27,32 @@ class CertifyRequest:
     """
 
     audit: AuditRequest
-    images: tuple[Any, ...]
+    images: Any
     labels: Any = None
+    limit: int | None = None
     radii: tuple[float, ...] = ()
     units: str = "auto"
-    local_steps: int = 4
+    local_steps: int = 0
     attack_steps: int = 60
     attack_starts: int = 4
     workers: int = 1
     state: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.images:
-            raise EmptyListError(spell("images"))
+        if not isinstance(self.images, str) and not is_tensor(self.images):
+            expected = "the name of a file or folder, or a tensor"
+            raise InvalidValueError(spell("images"), expected, self.images)
         if self.units not in UNITS:
             raise UnknownChoiceError("units", self.units, UNITS)
         object.__setattr__(self, "radii", checked_radii(self.radii))
-        for name, least in (("local_steps", 0), ("attack_steps", 0), ("attack_starts", 1), ("workers", 1)):
+        least_limit = [] if self.limit is None else [("limit", 1)]
+        for name, least in (
+            *least_limit,
+            ("local_steps", 0),
+            ("attack_steps", 0),
+            ("attack_starts", 1),
+            ("workers", 1),
+        ):
             value: Any = plain_number(getattr(self, name))
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_STEPS:
                 raise InvalidValueError(spell(name), f"an integer from {least} to {_MOST_STEPS:,}", getattr(self, name))
@@ -56,33 +60,20 @@ class CertifyRequest:
 
     def files(self) -> list[str]:
         """The files and folders that are named."""
-        named = [*self.images, self.labels]
-        return [*self.audit.files(), *(value for value in named if isinstance(value, str))]
+        return [*self.audit.files(), *(value for value in (self.images, self.labels) if isinstance(value, str))]
 
     @property
     def images_text(self) -> str:
-        """The images as a report names them: the last parts of their paths."""
-        names = [Path(image).name if isinstance(image, str) else "an array" for image in self.images]
-        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-    @property
-    def labels_text(self) -> str | None:
-        """Where labels come from, as a report names it; None for those of class folders or arrays."""
-        if self.labels is None:
-            return None
-        return Path(self.labels).name if isinstance(self.labels, str) else "an array"
+        """The images as a report names them: the last part of their path."""
+        return Path(self.images).name if isinstance(self.images, str) else "a tensor"
 
 
 def certify_request(model: Any, images: Any, **options: Any) -> CertifyRequest:
     """A request from the arguments of :func:`lipaudit.certify`."""
     own = {name: options.pop(name) for name in CertifyRequest.__dataclass_fields__ if name in options}
-    several = isinstance(images, Sequence) and not isinstance(images, str)
-    listed = tuple(images) if several else (images,)
-    texts = tuple(image if is_tensor(image) or hasattr(image, "shape") else str(image) for image in listed)
-    for name in ("labels", "state"):
-        if isinstance(own.get(name), Path):
-            own[name] = str(own[name])
-    return CertifyRequest(audit=AuditRequest(model=model, **options), images=texts, **own)
+    own |= {name: str(own[name]) for name in ("labels", "state") if isinstance(own.get(name), Path)}
+    named = str(images) if isinstance(images, Path) else images
+    return CertifyRequest(audit=AuditRequest(model=model, **options), images=named, **own)
 
 
 def checked_radii(radii: Any) -> tuple[float, ...]:
@@ -97,18 +88,3 @@ def checked_radii(radii: Any) -> tuple[float, ...]:
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
             raise InvalidValueError(spell("radii"), "numbers above 0, such as 0.5 or 36/255", number)
     return tuple(sorted({*map(float, numbers), *RADII}))
-
-
-def chosen_units(request: CertifyRequest, images: ImageSet) -> str:
-    """In which units images and radii count: pixels for image files, bytes and wherever a normalisation is given, else the input.
-
-    Raises :class:`~lipaudit.errors.certification.UnitsError` for a normalisation beside the network's own input.
-    """
-    given = request.audit.mean is not None
-    if request.units == "input" and given and not images.are_pixels:
-        advice = f"leave out one of them, or choose {spell('units', 'pixels')}"
-        problem = f"{spell('mean')} and {spell('std')} are for pixels, and {spell('units', 'input')} says that the images are none"
-        raise UnitsError(problem, advice)
-    if request.units != "auto":
-        return request.units
-    return "pixels" if images.are_pixels or given else "input"

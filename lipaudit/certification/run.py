@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from lipaudit.auditing.capture import Captured, capture_model
 from lipaudit.auditing.constants import find_constants
-from lipaudit.auditing.domain import known_normalisation, override_preprocessing
+from lipaudit.auditing.domain import override_preprocessing
 from lipaudit.auditing.load import open_model
 from lipaudit.auditing.notes import graph_notes
 from lipaudit.auditing.placement import placed
@@ -24,17 +24,20 @@ from lipaudit.certification.attack import Attack
 from lipaudit.certification.certify_image import ImageCertifier, Question
 from lipaudit.certification.classifier import Classifier, classifier_of
 from lipaudit.certification.constants import GlobalBounds, Pair, PairBound, PairConstants
-from lipaudit.certification.request import CertifyRequest, chosen_units
+from lipaudit.certification.request import CertifyRequest
 from lipaudit.certification.state import State, opened
 from lipaudit.certification.totals import accuracy, at_radius, curve
 from lipaudit.certification.workers import Answer, Chunk, in_processes
 from lipaudit.errors import RequirementError
-from lipaudit.errors.certification import ImageNumbersError, LabelsError
-from lipaudit.frontends.images import ImageSet, open_images
+from lipaudit.errors.images import LabelsError
+from lipaudit.frontends.images import Images, read_images
 from lipaudit.frontends.loaded import LoadedModel
+from lipaudit.frontends.normalisation import check_channels, known_normalisation, of_equal_length
 from lipaudit.option_names import spell
 from lipaudit.records.certification import Certification, CertificationSettings, ConstantRecord, ImageRecord
+from lipaudit.records.codec import encode
 from lipaudit.spectral.bracket import Rigor
+from lipaudit.spectral.fingerprint import stored_bytes
 from lipaudit.spectral.precompute import Progress
 from lipaudit.user_code import exit_is_an_error
 from lipaudit.version import __version__
@@ -58,7 +61,13 @@ def run_certification(request: CertifyRequest, progress: Progress | None = None)
                 state.begin({"created": timestamp(), "bounds": _bounds_to_json(_bounds(request, session, progress))})
             _answer_all(request, session, state, progress)
             images = [image for number in sorted(state.chunks) for image in state.chunks[number]]
-            return _record(request, session, _bounds_from_json(session.classifier, state.head["bounds"]), images, state.head["created"])
+            return _record(
+                request,
+                session,
+                _bounds_from_json(session.classifier, state.head["bounds"]),
+                images,
+                state.head["created"],
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,26 +77,20 @@ class _Session:
     loaded: LoadedModel
     network: Captured
     classifier: Classifier
-    images: ImageSet
+    images: Images
     units: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
     place: torch.device
 
     def question(self, number: int) -> Question:
-        """One image in the units of the radii.
-
-        Raises :class:`~lipaudit.errors.certification.ImageNumbersError` for pixels outside of [0, 1].
-        """
-        image, name = self.images.read(number), self.images.names[number]
-        if self.units == "pixels" and not bool(((image >= 0) & (image <= 1)).all()):
-            ends = f"from {float(image.min()):g} to {float(image.max()):g}"
-            advice = f"divide bytes by 255, or say that the numbers are the network's input with {spell('units', 'input')}"
-            raise ImageNumbersError(f"image {name}", f"has numbers {ends}, and pixels lie in [0, 1]", advice)
-        if self.units == "input" and self.images.are_pixels:
-            mean, std = (_per_channel(values, image) for values in known_normalisation(self.loaded))
-            image = (image - mean) / std
-        return Question(name, self.images.labels[number], image.to(self.place))
+        """One image in the units of the radii: the numbers that the network reads, taken back to pixels."""
+        image, labels = self.images.inputs[number : number + 1].to(torch.float64), self.images.labels
+        if self.mean:
+            mean, std = (_per_channel(values, image) for values in (self.mean, self.std))
+            image = image * std + mean
+        label = None if labels is None else int(labels[number])
+        return Question(self.images.names[number], label, image.to(self.place))
 
 
 def _per_channel(values: Sequence[float], image: torch.Tensor) -> torch.Tensor:
@@ -100,22 +103,30 @@ def _session(request: CertifyRequest) -> Iterator[_Session]:
     with exit_is_an_error(audit.arch or audit.model):
         loaded = open_model(audit)
         loaded = replace(loaded, preprocessing=override_preprocessing(loaded, audit.mean, audit.std))
-        images = open_images(request.images, next(iter(loaded.input_shapes.values())), request.labels)
-        units = chosen_units(request, images)
-        mean, std = known_normalisation(loaded) if units == "pixels" else ((), ())
+        images = read_images(request.images, loaded, labels=request.labels, limit=request.limit, seed=audit.seed)
+        units = "pixels" if request.units == "auto" and images.from_pixels else request.units
+        units = "input" if units == "auto" else units
+        mean, std = _pixels(loaded) if units == "pixels" else ((), ())
         with placed(loaded, audit.device) as place:
             network = capture_model(loaded, place, freeze=audit.freeze_random)
             classifier = classifier_of(network, mean, std)
-            _check_labels(images, classifier, request)
+            _check_labels(images, classifier.classes, request)
             yield _Session(loaded, network, classifier, images, units, mean, std, place)
 
 
-def _check_labels(images: ImageSet, classifier: Classifier, request: CertifyRequest) -> None:
-    for name, label in zip(images.names, images.labels, strict=True):
-        if label is not None and label >= classifier.classes:
-            source = request.labels_text or request.images_text
-            advice = "number the classes from 0, in the order of the logits"
-            raise LabelsError(source, f"image {name} has the label {label}, and the network has {classifier.classes} classes", advice)
+def _pixels(loaded: LoadedModel) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    known = known_normalisation(loaded)
+    for name, shape in loaded.input_shapes.items():
+        check_channels(name, shape, known)
+    return of_equal_length(known)
+
+
+def _check_labels(images: Images, classes: int, request: CertifyRequest) -> None:
+    if images.labels is not None and int(images.labels.max()) >= classes:
+        option, name = ("images", request.images) if request.labels is None else ("labels", request.labels)
+        source = spell(option, name) if isinstance(name, str) else spell(option)
+        problem = f"there is a label {int(images.labels.max())}, and the network has {classes} classes"
+        raise LabelsError(source, problem, "classes are counted from 0, in the order of the logits")
 
 
 def _bounds(request: CertifyRequest, session: _Session, progress: Progress | None) -> GlobalBounds:
@@ -191,7 +202,7 @@ def _bounds_from_json(classifier: Classifier, entry: dict[str, Any]) -> GlobalBo
 def _settings(request: CertifyRequest, session: _Session) -> CertificationSettings:
     return CertificationSettings(
         images=request.images_text,
-        labels=request.labels_text,
+        labels=Path(request.labels).name if isinstance(request.labels, str) else None,
         units=session.units,
         mean=session.mean or None,
         std=session.std or None,
@@ -207,27 +218,21 @@ def _settings(request: CertifyRequest, session: _Session) -> CertificationSettin
 
 def _identity(request: CertifyRequest, session: _Session) -> dict[str, Any]:
     """What tells runs apart whose chunks may not be mixed."""
-    from lipaudit.records.codec import encode
-
     settings = encode(_settings(request, session))
     settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
     return {
         **settings,
         "model": session.loaded.spec,
         "weights": state_dict_sha256(session.loaded.module),
-        "images": _digest(request, session.images),
+        "digest": _digest(session.images),
         "version": __version__,
     }
 
 
-def _digest(request: CertifyRequest, images: ImageSet) -> str:
-    digest = hashlib.sha256(repr((images.names, images.labels)).encode())
-    for file in images.files:
-        entry = os.stat(file)
-        digest.update(f"{entry.st_size} {entry.st_mtime_ns}\0".encode())
-    for source in request.images:
-        if not isinstance(source, str):
-            digest.update(torch.as_tensor(source).detach().cpu().contiguous().numpy().tobytes())
+def _digest(images: Images) -> str:
+    labels = None if images.labels is None else images.labels.tolist()
+    digest = hashlib.sha256(repr((images.names, labels)).encode())
+    digest.update(stored_bytes(images.inputs))
     return digest.hexdigest()
 
 

@@ -1,6 +1,6 @@
 """The state of a run, from which the same command continues: a file of JSON Lines, written chunk by chunk.
 
-The first line says which run it is and has what all chunks rest on: the bounds of pairs of classes and the time. Every other line is a chunk
+The first line says which run it is and has what all chunks rest on: the bounds of pairs of classes, the time. Every other line is a chunk
 of images with their records. A line is written at once and forced to the disk; one that was cut off is dropped.
 """
 
@@ -61,7 +61,9 @@ class State:
         if number == 1:
             if entry["kind"] != _KIND:
                 raise ValueError(f"its kind is {entry['kind']!r}")
-            different = [key for key in sorted({*self._run, *entry["run"]}) if entry["run"].get(key) != self._run.get(key)]
+            different = [
+                key for key in sorted({*self._run, *entry["run"]}) if entry["run"].get(key) != self._run.get(key)
+            ]
             if different:
                 raise OtherRunError(self._path, f"other {', '.join(different)}")
             self.head = entry["head"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, parent_process
@@ -28,7 +28,7 @@ def in_processes(
     prepare: Callable[[CertifyRequest, dict[str, object]], Answer],
     head: dict[str, object],
     chunks: Sequence[tuple[int, Chunk]],
-) -> Iterator[tuple[int, list[ImageRecord]]]:
+) -> Generator[tuple[int, list[ImageRecord]], None, None]:
     """The records of every chunk as they come, from ``request.workers`` processes; closing the iterator ends them.
 
     ``prepare`` is called once per process with the request and the ``head``, and answers one chunk after the other.
@@ -48,7 +48,10 @@ def in_processes(
 
 
 def _begin(
-    request: CertifyRequest, prepare: Callable[[CertifyRequest, dict[str, object]], Answer], head: dict[str, object], threads: int
+    request: CertifyRequest,
+    prepare: Callable[[CertifyRequest, dict[str, object]], Answer],
+    head: dict[str, object],
+    threads: int,
 ) -> None:
     """Load the model; a parent that was killed cannot end this process, which then ends itself."""
     parent = parent_process()

@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lipaudit.cli.audit import audit
+from lipaudit.cli.certify import certify
 from lipaudit.cli.compare import compare
 from lipaudit.cli.completion import complete_model
 from lipaudit.cli.diff import diff
@@ -51,6 +52,7 @@ Examples:
   lipaudit timm:vit_tiny_patch16_224 --domain pixels
   lipaudit model.onnx --method sedghi2019
   lipaudit --models-from models.txt --jobs 4 -o fleet.jsonl
+  lipaudit certify model.onnx images/ --mean 0.5 --std 0.25
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit methods
   lipaudit diff before.json after.json --max-growth 1.05
@@ -61,7 +63,7 @@ Examples:
 Exit codes:
   0    done
   1    a gate is exceeded (--max-log10-bound, --max-layer, --claim, --no-unbounded,
-       --max-growth, --max-layer-growth)
+       --max-growth, --max-layer-growth, --min-certified-accuracy)
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
@@ -150,5 +152,17 @@ def cli() -> None:
     """
 
 
-for _command in (audit, compare, diff, explain, export, reproduce, list_names, list_methods, list_rules, schema):
+for _command in (
+    audit,
+    certify,
+    compare,
+    diff,
+    explain,
+    export,
+    reproduce,
+    list_names,
+    list_methods,
+    list_rules,
+    schema,
+):
     cli.add_command(_command)

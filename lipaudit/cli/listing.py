@@ -8,7 +8,7 @@ from lipaudit.catalog.model_names import ModelNames, collect_names, kept_names
 from lipaudit.cli.display_options import text_width
 from lipaudit.cli.options import debug_option
 from lipaudit.cli.terminal import emit, import_frameworks, shielded
-from lipaudit.errors import ModelNotFoundError
+from lipaudit.errors import ConflictError, ModelNotFoundError
 
 
 def model_names(debug: bool = False, quiet: bool = False) -> ModelNames:
@@ -76,10 +76,14 @@ def list_rules(ctx: click.Context, /, pattern: str, form: str) -> int:
 
 @click.command()
 @click.option("--several", is_flag=True, help="The schema of the array that an audit of several models writes.")
+@click.option("--certification", is_flag=True, help="The schema of what `lipaudit certify` writes.")
 @debug_option
-def schema(several: bool) -> int:
+def schema(several: bool, certification: bool) -> int:
     """Print the JSON schema of audits (the JSON of compare is another format)."""
-    from lipaudit.records.schema import schema_text, several_schema_text
+    from lipaudit.records.schema import certification_schema_text, schema_text, several_schema_text
 
-    emit((several_schema_text() if several else schema_text()).rstrip("\n"))
+    if several and certification:
+        raise ConflictError("--several", "--certification", "they are schemas of different documents")
+    text = certification_schema_text() if certification else several_schema_text() if several else schema_text()
+    emit(text.rstrip("\n"))
     return 0

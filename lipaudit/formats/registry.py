@@ -16,6 +16,7 @@ from typing import Any
 
 from lipaudit.errors import UsageError
 from lipaudit.formats.options import Audits, FleetRecord, Options
+from lipaudit.records.certification import Certification
 from lipaudit.records.comparison import Comparison
 from lipaudit.records.diff import ReportDiff
 from lipaudit.text.numbers import names_text
@@ -40,7 +41,9 @@ class Format:
     binary: bool = False
     problem: str = ""
 
-    def render(self, document: Audits | ReportDiff | Comparison, options: Options | None = None) -> str | bytes:
+    def render(
+        self, document: Audits | ReportDiff | Comparison | Certification, options: Options | None = None
+    ) -> str | bytes:
         """The document as a text without a newline at the end, or as bytes.
 
         Raises :class:`~lipaudit.errors.UsageError` for no report at all, and for several, or one that failed, where the format takes one.
@@ -88,29 +91,83 @@ _ALL = (
     Format(
         "table",
         (".txt", ".text", ".log", ".out"),
-        {Audits: "table:render_audits", ReportDiff: "diff:table", Comparison: "comparison:table"},
+        {
+            Audits: "table:render_audits",
+            ReportDiff: "diff:table",
+            Comparison: "comparison:table",
+            Certification: "certification:table",
+        },
         one_by_one=True,
     ),
     Format(
         "json",
         (".json",),
-        {Audits: "json_text:render_audits", ReportDiff: "json_text:render", Comparison: "json_text:render"},
+        {
+            Audits: "json_text:render_audits",
+            ReportDiff: "json_text:render",
+            Comparison: "json_text:render",
+            Certification: "json_text:render",
+        },
     ),
     Format(
         "markdown",
         (".md", ".markdown"),
-        {Audits: "markdown:render_audits", ReportDiff: "diff:markdown", Comparison: "comparison:markdown"},
+        {
+            Audits: "markdown:render_audits",
+            ReportDiff: "diff:markdown",
+            Comparison: "comparison:markdown",
+            Certification: "certification:markdown",
+        },
         one_by_one=True,
     ),
-    Format("tsv", (".tsv",), {Audits: "tsv:render_audits", ReportDiff: "diff:tsv", Comparison: "comparison:tsv"}),
-    Format("csv", (".csv",), {Audits: "tsv:csv_of_audits", ReportDiff: "diff:csv", Comparison: "comparison:csv"}),
-    Format("html", (".html", ".htm"), {Audits: "html:render_audits", ReportDiff: "html:render_diff"}),
+    Format(
+        "tsv",
+        (".tsv",),
+        {
+            Audits: "tsv:render_audits",
+            ReportDiff: "diff:tsv",
+            Comparison: "comparison:tsv",
+            Certification: "certification:tsv",
+        },
+    ),
+    Format(
+        "csv",
+        (".csv",),
+        {
+            Audits: "tsv:csv_of_audits",
+            ReportDiff: "diff:csv",
+            Comparison: "comparison:csv",
+            Certification: "certification:csv",
+        },
+    ),
+    Format(
+        "html",
+        (".html", ".htm"),
+        {
+            Audits: "html:render_audits",
+            ReportDiff: "html:render_diff",
+            Certification: "html:render_certification",
+        },
+    ),
     Format("huggingface", (".md", ".markdown"), {Audits: "huggingface:render"}, several=False),
     Format("cyclonedx", (".cdx.json", ".json"), {Audits: "cyclonedx:render"}, several=False),
     Format("sarif", (".sarif", ".sarif.json", ".json"), {Audits: "sarif:render"}, gates=True),
     Format("junit", (".xml",), {Audits: "junit:render"}, gates=True),
-    Format("png", (".png",), {Audits: "plot:png"}, several=False, binary=True, problem="matplotlib_:plot_problem"),
-    Format("svg", (".svg",), {Audits: "plot:svg"}, several=False, problem="matplotlib_:plot_problem"),
+    Format(
+        "png",
+        (".png",),
+        {Audits: "plot:png", Certification: "certification_plot:png"},
+        several=False,
+        binary=True,
+        problem="matplotlib_:plot_problem",
+    ),
+    Format(
+        "svg",
+        (".svg",),
+        {Audits: "plot:svg", Certification: "certification_plot:svg"},
+        several=False,
+        problem="matplotlib_:plot_problem",
+    ),
     Format("jsonl", (".jsonl",), {FleetRecord: ""}),  # written model by model while a fleet runs
 )
 FORMATS = {entry.name: entry for entry in _ALL}

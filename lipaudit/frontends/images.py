@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -25,6 +26,10 @@ from lipaudit.option_names import spell
 _INPUTS = ("x", "images", "inputs", "data")
 _LABELS = ("y", "labels", "targets")
 _LARGEST = 1e30
+
+
+Labels: TypeAlias = str | Sequence[int] | torch.Tensor | None
+"""A file of labels, or the labels themselves in the order of the images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +59,7 @@ def read_images(
     loaded: LoadedModel,
     *,
     option: str = "images",
-    labels: str | None = None,
+    labels: Labels = None,
     limit: int | None = None,
     seed: int = 0,
 ) -> Images:
@@ -64,7 +69,8 @@ def read_images(
         source: an image file, a folder of image files, a folder of class folders, a tensor file (.npy, .npz, .pt, .pth), or a tensor.
         loaded: the network, with the normalisation in force.
         option: the argument that names the images, for messages.
-        labels: a file of labels (:func:`lipaudit.frontends.labels.read_labels`) instead of those that the images bring along.
+        labels: a file of labels (:func:`lipaudit.frontends.labels.read_labels`), or one class per image in their order, instead of those
+            that the images bring along.
         limit: the largest number of images. Where there are more, as many are drawn with ``seed``, and stay in their order.
 
     Raises:
@@ -100,7 +106,7 @@ def _free_input(loaded: LoadedModel, option: str) -> tuple[str, tuple[int, ...]]
 
 
 def _from_folder(
-    folder: Path, loaded: LoadedModel, name: str, named: str, labels: str | None, limit: int | None, seed: int
+    folder: Path, loaded: LoadedModel, name: str, named: str, labels: Labels, limit: int | None, seed: int
 ) -> Images:
     files, folders = pictures(folder), class_folders(folder)
     classes = tuple(folders)
@@ -141,7 +147,7 @@ def _from_tensor(
     loaded: LoadedModel,
     name: str,
     named: str,
-    labels: str | None,
+    labels: Labels,
     limit: int | None,
     seed: int,
 ) -> Images:
@@ -217,12 +223,12 @@ def _drawn(total: int, limit: int | None, seed: int) -> list[int]:
     return sorted(order[:limit].tolist())
 
 
-def _labelled(images: Images, labels: str | None) -> Images:
+def _labelled(images: Images, labels: Labels) -> Images:
     """Images with the labels of a file."""
     if labels is None:
         return images
-    option = spell("labels", labels)
-    by_name = read_labels(labels, option)
+    option = spell("labels", labels) if isinstance(labels, str) else spell("labels")
+    by_name = read_labels(labels, option) if isinstance(labels, str) else torch.as_tensor(labels)
     if isinstance(by_name, torch.Tensor):
         if not all(name.isdecimal() for name in images.names):
             problem = "it has labels without the names of images, and these images are files"

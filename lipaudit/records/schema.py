@@ -25,6 +25,16 @@ def schema_text(version: str = SCHEMA_VERSION) -> str:
     return file.read_text(encoding="utf-8")
 
 
+def certification_schema_text() -> str:
+    """The schema of what ``lipaudit certify`` writes.
+
+    >>> json.loads(certification_schema_text())["$id"]
+    'urn:lipaudit:certification/1.0.json'
+    """
+    file = resources.files("lipaudit.records") / "schemas" / "certification-1.0.schema.json"
+    return file.read_text(encoding="utf-8")
+
+
 def load_schema(version: str = SCHEMA_VERSION) -> dict[str, Any]:
     """The schema of a version as a dictionary.
 

@@ -28,6 +28,7 @@ from tests.docs.recipes import RECIPES
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 # pages whose commands other tests run
 RUN_BY = {
+    "certify.md": "tests/docs/test_certify.py",
     "diff.md": "tests/docs/test_diff.py",
     "exports.md": "tests/docs/test_gates.py",
     "fleets.md": "tests/docs/test_fleets.py",
