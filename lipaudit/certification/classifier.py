@@ -58,14 +58,15 @@ class Classifier:
     @property
     def features(self) -> Graph:
         """The simplified graph up to phi(x), what the last matrix reads."""
-        return drop_unread(replace(self.simple, outputs=(self._read.name,), output_names=()))
+        return drop_unread(replace(self.simple, outputs=(self.read.name,), output_names=()))
 
     @property
     def _ends_with_matrix(self) -> bool:
         return self.last.op == DENSE and self.last.output.shape == (1, self.classes)
 
     @property
-    def _read(self) -> Ref:
+    def read(self) -> Ref:
+        """What the last matrix reads: phi(x)."""
         if self._ends_with_matrix:
             return self.last.refs[0]
         name = self.simple.outputs[0]
@@ -74,7 +75,7 @@ class Classifier:
     def pair(self, first: int, second: int) -> Graph:
         """The simplified graph of the one number f_first - f_second, but for the rounding of :func:`row_difference`."""
         row = row_difference(self.weight, first, second)
-        read = self._read
+        read = self.read
         info = TensorInfo((1, 1), read.info.dtype)
         node = Node(PAIR, DENSE, {"input": read}, (info,), payload=Dense(row[None], UNIT_ROUNDOFF))
         kept = self.features

@@ -25,8 +25,11 @@ from lipaudit.graph.node import Graph
 from lipaudit.network.bound import Problem
 from lipaudit.network.bounds import least, network_bounds
 from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.local.bound import linearise
+from lipaudit.network.local.linearise import NotLinearisableError
 from lipaudit.network.magnitudes import Extents
-from lipaudit.network.propagate import Propagation, propagate
+from lipaudit.network.propagate import Propagation, Value, propagate
+from lipaudit.network.shortcuts import find_shortcuts
 from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.bracket import Bracket, Rigor
@@ -36,7 +39,6 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 MOST_PAIRS = 64
 # What norms of rows, products and sums of a few numbers may round, generously.
 _ROUNDING = 1 + 2.0**-40
-_LOGITS, _FEATURES = "logits", "features"
 Pair = tuple[int, int]
 
 
@@ -92,7 +94,7 @@ def row_error(weight: Dense, pair: Pair) -> float:
 
 
 class PairConstants:
-    """Finds bounds of pairs of classes (i, j), i < j.
+    """Finds bounds of pairs of classes.
 
     Args:
         classifier: the network.
@@ -102,51 +104,63 @@ class PairConstants:
     def __init__(self, classifier: Classifier, constants: LayerConstants) -> None:
         self.classifier = classifier
         self._constants = constants
-        self._extents = Extents(classifier.recognised, GLOBAL)
-        self._everywhere: dict[str | Pair, Propagation] = {}
+        self._shortcuts = find_shortcuts(classifier.simple, constants.effects, constants.norms)
+        self._wider: Propagation | None = None
 
     def everywhere(self, work: float, progress: Callable[[int, int], None] | None = None) -> GlobalBounds:
         """The bounds over all inputs; searches for tighter ones may take ``work`` operations in all."""
-        weight, count = self.classifier.weight, self.classifier.classes
-        logits = self._solve(_LOGITS, self.classifier.simple, GLOBAL, self._extents, work / 3)
-        features = self._solve(_FEATURES, self.classifier.features, GLOBAL, self._extents, work / 3)
+        classifier, count = self.classifier, self.classifier.classes
+        logits = self._solve(classifier.simple, work / 3)
+        features = self._solve(classifier.features, work / 3)
         pairs = list(combinations(range(count), 2)) if count * (count - 1) // 2 <= MOST_PAIRS else []
         found = {}
         for number, pair in enumerate(pairs):
             if progress is not None:
                 progress(number, len(pairs))
-            alone = self.alone(pair, GLOBAL, self._extents, features, work / 3 / len(pairs))
-            found[pair] = smaller(derived(weight, pair, logits, features), alone)
-        return GlobalBounds(weight, logits, features, found)
+            alone = self._alone(pair, features, work / 3 / len(pairs))
+            found[pair] = smaller(derived(classifier.weight, pair, logits, features), alone)
+        return GlobalBounds(classifier.weight, logits, features, found)
 
-    def alone(self, pair: Pair, domain: Domain, extents: Extents, features: PairBound, work: float = 0.0) -> PairBound:
-        """The bound of the network that ends with the difference of the two rows; ``features`` are bounded on the same domain."""
-        bound = self._solve(pair, self.classifier.pair(*pair), domain, extents, work)
+    def around(self, domain: Domain, decision: int) -> dict[int, PairBound]:
+        """The bounds of f_decision - f_j for every other class j on a ball or box.
+
+        They are those of the product rule on the domain, and the norms of the gradients of these differences over the domain
+        (:mod:`lipaudit.network.local.linearise`), which tend to those at the centre as the radius falls to 0.
+        """
+        if self._wider is None:
+            self._wider = self._problem(self.classifier.simple, GLOBAL, None, 0.0).propagation
+        problem = self._problem(self.classifier.simple, domain, self._wider, 0.0)
+        values = problem.propagation.values
+        logits, features = (
+            _bound(values[name], "product") for name in (self.classifier.simple.outputs[0], self.classifier.read.name)
+        )
+        others = [j for j in range(self.classifier.classes) if j != decision]
+        products = {j: derived(self.classifier.weight, ordered(decision, j), logits, features) for j in others}
+        try:
+            lines = linearise(problem)
+            unit = torch.eye(self.classifier.classes, dtype=torch.float64)
+            gradients, _, _ = lines.bounds(
+                lines.outputs(self.classifier.recognised.outputs), unit[decision] - unit[others]
+            )
+        except NotLinearisableError:
+            return products
+        norms = (PairBound(norm * _ROUNDING, Rigor.NUMERICAL, "jacobian at the centre") for norm in gradients.tolist())
+        return {j: smaller(products[j], bound) for j, bound in zip(others, norms, strict=True)}
+
+    def _alone(self, pair: Pair, features: PairBound, work: float) -> PairBound:
+        """The bound of the network that ends with the difference of the two rows."""
+        bound = self._solve(self.classifier.pair(*pair), work)
         lost = _product(row_error(self.classifier.weight, pair), features.upper)
         return PairBound((bound.upper + lost) * _ROUNDING, Rigor.weakest((bound.rigor, features.rigor)), bound.method)
 
-    def on(self, domain: Domain) -> LocalConstants:
-        """The bounds on a ball."""
-        return LocalConstants(self, domain)
+    def _solve(self, graph: Graph, work: float) -> PairBound:
+        found = least(network_bounds(self._problem(graph, GLOBAL, None, work)), graph.outputs)
+        return _bound(found.network, found.name)
 
-    def whole(self, domain: Domain, extents: Extents) -> tuple[PairBound, PairBound]:
-        """The bounds of the logits and of the features on a domain."""
-        logits = self._solve(_LOGITS, self.classifier.simple, domain, extents, 0.0)
-        return logits, self._solve(_FEATURES, self.classifier.features, domain, extents, 0.0)
-
-    def _solve(self, key: str | Pair, graph: Graph, domain: Domain, extents: Extents, work: float) -> PairBound:
-        wider = None
-        if domain is not GLOBAL:
-            if key not in self._everywhere:
-                self._everywhere[key] = propagate(graph, self._effects(graph), self._extents)
-            wider = self._everywhere[key]
-        propagation = propagate(graph, self._effects(graph), extents, wider)
-        problem = Problem(graph, domain, propagation, extents, self._constants.norms, work)
-        found = least(network_bounds(problem), graph.outputs)
-        value = found.network
-        if value.status is not Status.FINITE or value.rigor is Rigor.ESTIMATE:
-            return PairBound(math.inf)
-        return PairBound(Bracket(-math.inf, value.log_upper).upper, value.rigor, found.name)
+    def _problem(self, graph: Graph, domain: Domain, wider: Propagation | None, work: float) -> Problem:
+        extents = Extents(self.classifier.recognised, domain)
+        propagation = propagate(graph, self._effects(graph), extents, wider, self._shortcuts)
+        return Problem(graph, domain, propagation, extents, self._constants.norms, work)
 
     def _effects(self, graph: Graph) -> dict[str, Effect]:
         """The effects of a graph's nodes, of which all but a difference of two rows are known."""
@@ -155,21 +169,10 @@ class PairConstants:
         return {node.name: known.get(node.name) or apply_rule(node, settings) for node in nodes}
 
 
-class LocalConstants:
-    """Bounds of pairs of classes on one ball, found when they are asked for."""
-
-    def __init__(self, constants: PairConstants, domain: Domain) -> None:
-        self._constants = constants
-        self._domain = domain
-        self._extents = Extents(constants.classifier.recognised, domain)
-        self._logits, self._features = constants.whole(domain, self._extents)
-
-    def find(self, pair: Pair, enough: float) -> PairBound:
-        """A bound of a pair; a bound of its own is left out where one of at most ``enough`` follows without."""
-        bound = derived(self._constants.classifier.weight, pair, self._logits, self._features)
-        if bound.upper <= enough:
-            return bound
-        return smaller(bound, self._constants.alone(pair, self._domain, self._extents, self._features))
+def _bound(value: Value, method: str) -> PairBound:
+    if value.status is not Status.FINITE or value.rigor is Rigor.ESTIMATE:
+        return PairBound(math.inf)
+    return PairBound(Bracket(-math.inf, value.log_upper).upper, value.rigor, method)
 
 
 def smaller(first: PairBound, second: PairBound) -> PairBound:

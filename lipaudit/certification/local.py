@@ -1,7 +1,8 @@
 """Radii from constants on balls: the largest r found with L(r) r <= margin, L(r) a constant on the ball of radius r around the image.
 
-A constant on a ball says nothing of inputs outside, so that it certifies min(r, margin / L(r)). L grows with r: where margin / L(r) is
-less than r, the largest radius that can be had this way lies between the two, and the search goes on there.
+A constant on a ball says nothing of inputs outside, so that it certifies min(r, margin / L(r)). L grows with r, so that the largest
+radius to be had this way is where margin / L(r) falls below r. It is searched by bisection and interpolation of the logarithms; every ball
+that is tried certifies what it certifies.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 
 import torch
 
-from lipaudit.certification.constants import LocalConstants, PairConstants, ordered
+from lipaudit.certification.constants import PairConstants
 from lipaudit.certification.margins import Margins
 from lipaudit.network.domain import ball
 
-# a first try that gains less than this part is the last one: on larger balls constants are larger
-_GAIN = 1e-3
-_WIDEST = 2.0**6  # of an image without a known limit, relative to what is certified
-_NARROW = 2.0**-10
+_GAIN = 1e-2  # radii that differ by less than this part are not told apart
+_WIDEST = 2.0**10  # of an image without a known limit, relative to what is certified
+_NARROW = 2.0**-6  # the first ball, relative to the largest radius in question
+_MARGIN, _NEAR = (
+    0.1,
+    0.01,
+)  # how far off the ends of an interval of logarithms a next radius is kept: a part of it, and at most
+_LARGEST, _FAR = 1e300, 700.0
 
 
 @dataclass(frozen=True)
@@ -44,50 +49,69 @@ def local_radius(
         limit: a radius at which the decision changes, so that none is certified beyond it; None where none is known.
         steps: how many balls are tried.
     """
-    best = LocalRadius(0.0, None, None)
     size = float(image.norm()) or 1.0
     high = limit if limit is not None else (_WIDEST * known if known else size)
-    low = known or high * _NARROW
-    radius = low
-    for step in range(steps):
-        found = _certified(constants, image, margins, radius)
+    search = _Search(max(known, high * _NARROW), known, high)
+    best = LocalRadius(0.0, None, None)
+    for _ in range(steps):
+        radius = search.radius
+        found, reach = _certified(constants, image, margins, radius)
         if found.radius > best.radius:
             best = found
-        if found.radius < radius:  # L(r) r is above the margin
-            high = radius
-            low = max(low if low < radius else 0.0, found.radius)
-        else:
-            low = radius
-        if step == 0 and known and found.constant is not None and _reach(found, margins) <= known * (1 + _GAIN):
+        if not search.goes_on(reach):
             break
-        if not high > low * (1 + _GAIN):
-            break
-        radius = math.sqrt(low * high) if low > 0 else high / 8
     return best
 
 
-def _reach(found: LocalRadius, margins: Margins) -> float:
-    """margin / L of the pair that limits a radius, however large the ball is that it was found on."""
-    if not found.constant or found.limited_by is None:
-        return math.inf
-    return margins.sure(found.limited_by) / found.constant
+class _Search:
+    """Where margin / L(r) crosses r, between two radii."""
+
+    def __init__(self, first: float, low: float, high: float) -> None:
+        self.radius = first
+        self._low, self._high = low, high
+        # log r and log of (margin / L) / r, of the last two radii; on both sides of 0 as soon as both are known
+        self._points: list[tuple[float, float]] = []
+
+    def goes_on(self, reach: float) -> bool:
+        """Choose the next radius, given margin / L at the last one; False where nothing more can be gained."""
+        radius = self.radius
+        excess = math.log(reach / radius) if 0 < reach < _LARGEST else math.copysign(_FAR, reach - radius)
+        if excess >= 0:
+            self._low = max(self._low, radius)
+            self._high = min(self._high, max(reach, radius))  # on a larger ball the constant is not smaller
+        else:
+            self._high = min(self._high, radius)
+            self._low = max(self._low, reach)
+        opposite = [point for point in self._points if (point[1] >= 0) != (excess >= 0)]
+        self._points = [*(opposite or self._points)[-1:], (math.log(radius), excess)]
+        if not self._high > self._low * (1 + _GAIN):
+            return False
+        self.radius = self._next(radius, reach)
+        return True
+
+    def _next(self, radius: float, reach: float) -> float:
+        """By the line through two points, else half way to what is reached; kept off the ends."""
+        guess = 0.5 * (math.log(radius) + math.log(min(max(reach, self._low, 1e-300), self._high)))
+        if len(self._points) == 2:
+            (x, up), (y, down) = self._points
+            if (up - down) * (y - x) > 0:  # the excess falls
+                guess = x + (y - x) * up / (up - down)
+        if self._low <= 0:
+            return math.exp(min(guess, math.log(self._high) - 1))
+        low, high = math.log(self._low), math.log(self._high)
+        kept = min(_MARGIN * (high - low), _NEAR)
+        return math.exp(min(max(guess, low + kept), high - kept))
 
 
-def _certified(constants: PairConstants, image: torch.Tensor, margins: Margins, radius: float) -> LocalRadius:
-    """min(r, min_j margin_j / L_j(r)) on the ball of radius r."""
-    (name,) = constants.classifier.simple.inputs
-    local = constants.on(ball({name: image}, radius))
-    return least_radius(_ratios(local, margins, radius), radius)
-
-
-def _ratios(local: LocalConstants, margins: Margins, radius: float) -> Sequence[tuple[int, float, float]]:
+def _certified(
+    constants: PairConstants, image: torch.Tensor, margins: Margins, radius: float
+) -> tuple[LocalRadius, float]:
+    """min(r, min_j margin_j / L_j(r)) on the ball of radius r, and the second of these numbers by itself."""
     assert margins.decision is not None
-    ratios = []
-    for j in margins.others:
-        margin = margins.sure(j)
-        bound = local.find(ordered(margins.decision, j), margin / radius)
-        ratios.append((j, quotient(margin, bound.upper), bound.upper))
-    return ratios
+    (name,) = constants.classifier.simple.inputs
+    bounds = constants.around(ball({name: image}, radius), margins.decision)
+    ratios = [(j, quotient(margins.sure(j), bound.upper), bound.upper) for j, bound in bounds.items()]
+    return least_radius(ratios, radius), min(ratio for _, ratio, _ in ratios)
 
 
 def least_radius(ratios: Sequence[tuple[int, float, float]], most: float) -> LocalRadius:
@@ -101,6 +125,3 @@ def quotient(margin: float, constant: float) -> float:
     if margin <= 0 or math.isinf(constant):
         return 0.0
     return min(margin / constant * (1 - 2.0**-50), _LARGEST) if constant > 0 else _LARGEST
-
-
-_LARGEST = 1e300
