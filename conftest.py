@@ -17,6 +17,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 _WORKERS = 2
+# folders and files whose audits search for a tighter bound of the network unless they say otherwise
+_SEARCHING = {"docs", "forms", "sample_models", "test_effort.py"}
 _PROCESSES = "processes"
 # what a test file imports where it starts processes or sends signals
 _STARTER = re.compile(
@@ -55,6 +57,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shards:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest shard first."""
     items.sort(key=lambda item: shard(item.path) != _PROCESSES)
+
+
+@pytest.fixture(autouse=True)
+def _without_search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits that say nothing of the effort search for no tighter bound, but in the tests that are about it or about what users see.
+
+    What a test starts as a process of its own has the default that users have.
+    """
+    if _SEARCHING.isdisjoint(request.path.relative_to(request.config.rootpath).parts):
+        monkeypatch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ _OBJECTS = (
     ("network", "network", ("$defs", "network")),
     ("outputs", "network.outputs[i]", ("$defs", "output")),
     ("bounds", "network.bounds[i]", ("$defs", "bound")),
+    ("segments", "network.bounds[i].segments[k]", ("$defs", "segment")),
     ("other_domains", "network.other_domains[i]", ("$defs", "domain")),
     ("images", "network.images", ("$defs", "images")),
     ("norms", "network.images.norms[i]", ("$defs", "image_norm")),
@@ -53,7 +54,7 @@ _READING = """
 - **Two runs** with the same model and settings on one machine differ in `created` and `timings` only.
 - **Versions.** Objects are open: within 1.x fields are only added, and a reader ignores what it does not know. Reports of all earlier
   versions 1.x are read; the schema of every version is shipped with the package. Version 1.1 added `bounds` and the `rigor` of outputs,
-  version 1.2 `log10_ratio` and `images`.
+  version 1.2 `log10_ratio`, `images`, `settings.effort` and the `segments` of bounds.
 """
 _WORDS = {"null": "null", "string": "string", "integer": "integer", "number": "number", "boolean": "true or false"}
 

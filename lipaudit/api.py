@@ -40,7 +40,7 @@ def audit(
     std: float | Sequence[float] | None = None,
     method: str = GRAM,
     iterations: int | None = None,
-    effort: str = "none",
+    effort: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     absolute_paths: bool = False,
     max_memory: int | str | None = None,
@@ -93,7 +93,8 @@ def audit(
             ``lipaudit methods`` shows.
         effort: how much is spent on a bound of the whole network that is tighter than the product of its operations' constants: "none",
             "quick", "standard" or "thorough" (at most 5e10, 5e11 and 2e13 operations by formula, whatever the machine). It
-            holds over all inputs; the report keeps both bounds and prints the least. Not with a published ``method``.
+            holds over all inputs; the report keeps both bounds and prints the least. Default: "quick", and "none" for a published
+            ``method`` or the ``structure``, from which no search can start.
         cache: a folder that keeps lipaudit's own norms from one audit to the next, by the content of the weights; made if it
             does not exist. Other methods and ``structure`` have nothing to keep.
         absolute_paths: keep the folders of the model's and the centre's file in the report; without it a path outside the working

@@ -11,12 +11,12 @@ from lipaudit.auditing.row_names import details, input_size, short_name, titles,
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.network.bound import NetworkBound, NotApplicable, Result
+from lipaudit.network.bound import NetworkBound, NotApplicable, Result, SegmentFactor
 from lipaudit.network.bounds import least
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.contradictions import NOT_APPLICABLE
-from lipaudit.records.figure import EMPIRICAL, Figure, value_of
-from lipaudit.records.report import BoundRecord, DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.records.figure import EMPIRICAL, Figure, log10_of, value_of
+from lipaudit.records.report import BoundRecord, DomainRecord, LayerRecord, NetworkRecord, OutputRecord, SegmentRecord
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.rule import find_rule
@@ -33,7 +33,7 @@ def layer_records(
 
     ``names`` maps module paths to the names that a model file uses, ``paths`` to the modules of the network that was exported.
     """
-    rows = [n for n in graph if n.op != "input" and _has_row(n, propagation.effects[n.name])]
+    rows = _nodes_with_rows(graph, propagation)
     named = titles(rows, names)
     readable = {name: name for name in graph.inputs} | named
     sources: dict[str, tuple[str, ...]] = {}
@@ -51,6 +51,18 @@ def layer_records(
         )
         for n in rows
     )
+
+
+def node_places(graph: Graph, propagation: Propagation, names: Mapping[str, str]) -> dict[str, str]:
+    """What every node is called in a report: the name of its row, else of the module that ran it."""
+    places = {
+        node.name: (names.get(node.module, node.module) if node.op != "input" else "") or node.name for node in graph
+    }
+    return places | titles(_nodes_with_rows(graph, propagation), names)
+
+
+def _nodes_with_rows(graph: Graph, propagation: Propagation) -> list[Node]:
+    return [node for node in graph if node.op != "input" and _has_row(node, propagation.effects[node.name])]
 
 
 def _has_row(node: Node, effect: Effect) -> bool:
@@ -128,11 +140,12 @@ def network_record(
     std: tuple[float, ...] | None,
     output_names: tuple[str, ...] = (),
     domain: str = "global",
+    places: Mapping[str, str] | None = None,
 ) -> NetworkRecord:
     """The network's own figures, the least of what the methods for bounds of networks found.
 
     ``lower`` is the largest quotient that was measured, ``std`` the normalisation that makes pixels into the network's input,
-    ``output_names`` are the names that a model file gives to the outputs.
+    ``output_names`` are the names that a model file gives to the outputs, ``places`` those of all nodes (:func:`node_places`).
     """
     bound = least(results, graph.outputs)
     # a file's network returns its outputs as one tuple, or the only one by itself
@@ -152,7 +165,7 @@ def network_record(
         log10_ratio=_log10_ratio(_figure(bound.network), lowest),
         pixel_figure=_pixel_figure(bound.network, std),
         reasons=_reasons(rows),
-        bounds=_bounds(results, bound),
+        bounds=_bounds(results, bound, places or {}),
         outputs=outputs,
     )
 
@@ -170,6 +183,7 @@ def domain_record(
     results: Sequence[Result],
     rows: tuple[LayerRecord, ...],
     std: tuple[float, ...] | None,
+    places: Mapping[str, str] | None = None,
 ) -> DomainRecord:
     """The network's figures over another domain, ``rows`` being the layers' records there."""
     bound = least(results, graph.outputs)
@@ -179,7 +193,7 @@ def domain_record(
         figure=_figure(bound.network),
         pixel_figure=_pixel_figure(bound.network, std),
         reasons=_reasons(rows),
-        bounds=_bounds(results, bound),
+        bounds=_bounds(results, bound, places or {}),
     )
 
 
@@ -187,22 +201,44 @@ def _reasons(rows: tuple[LayerRecord, ...]) -> tuple[str, ...]:
     return tuple(f"{row.name} ({row.op}): {row.reason}" for row in rows if row.status != "finite")
 
 
-def _bounds(results: Sequence[Result], printed: NetworkBound) -> tuple[BoundRecord, ...]:
+def _bounds(results: Sequence[Result], printed: NetworkBound, places: Mapping[str, str]) -> tuple[BoundRecord, ...]:
     """What every method found, and behind them the printed bound where it is put together of several."""
     records = []
     for result in results:
         if isinstance(result, NotApplicable):
             records.append(BoundRecord(result.name, NOT_APPLICABLE, reason=result.reason))
         else:
-            records.append(_bound(result))
+            records.append(_bound(result, places))
     if printed.name not in {result.name for result in results}:
-        records.append(_bound(printed))
+        records.append(_bound(printed, places))
     return tuple(records)
 
 
-def _bound(bound: NetworkBound) -> BoundRecord:
+def _bound(bound: NetworkBound, places: Mapping[str, str]) -> BoundRecord:
     value = bound.network
-    return BoundRecord(bound.name, value.status.value, _figure(value), note=bound.note, certificate=bound.certificate)
+    segments = tuple(_segment(segment, places) for segment in bound.segments)
+    return BoundRecord(
+        bound.name,
+        value.status.value,
+        _figure(value),
+        note=bound.note,
+        certificate=bound.certificate,
+        segments=segments,
+    )
+
+
+def _segment(segment: SegmentFactor, places: Mapping[str, str]) -> SegmentRecord:
+    factor, product = (
+        Figure.upper(Bracket(-math.inf, log, Rigor.CERTIFIED)) for log in (segment.log_factor, segment.log_product)
+    )
+    return SegmentRecord(
+        inputs=tuple(places.get(name, name) for name in segment.inputs),
+        output=places.get(segment.output, segment.output),
+        operations=segment.operations,
+        form=segment.form,
+        log10_factor=factor.log10,
+        log10_product=log10_of(product),
+    )
 
 
 def _pixel_figure(value: Value, std: tuple[float, ...] | None) -> Figure | None:

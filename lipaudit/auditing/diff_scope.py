@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lipaudit.errors import UsageError
 from lipaudit.escaping import printable
-from lipaudit.records.report import AuditReport, HeldInput, ModelRecord
+from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, HeldInput, ModelRecord, NetworkRecord
 from lipaudit.text.domain import described
 from lipaudit.text.held_inputs import shown, value_of
 from lipaudit.text.numbers import count_text, names_text, shape_text
@@ -14,6 +14,7 @@ from lipaudit.text.numbers import count_text, names_text, shape_text
 _SETTINGS = {
     "tolerance": "tolerance",
     "number of iterations or samples": "iterations",
+    "effort of the search for a tighter bound": "effort",
     "dtype": "dtype",
     "device": "device",
 }
@@ -49,6 +50,9 @@ def check_comparable(before: AuditReport, after: AuditReport) -> None:
     if a.method != b.method:
         remedy = "audit both with the same --method, or compare methods with `lipaudit compare MODEL`"
         raise IncomparableError("methods", printable(a.method), printable(b.method), remedy)
+    if a.effort != b.effort and (_is_tightened(before) or _is_tightened(after)):
+        remedy = "the search alone moves the network's bound: audit both with the same --effort"
+        raise IncomparableError("efforts", printable(a.effort), printable(b.effort), remedy)
 
 
 def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:
@@ -104,6 +108,13 @@ def _domain(report: AuditReport) -> tuple[object, ...]:
     in_pixels = domain == "pixels" or settings.radius_in == "pixels"
     known = report.model.preprocessing if in_pixels else None
     return domain, settings.around, settings.radius, settings.radius_in, known
+
+
+def _is_tightened(report: AuditReport) -> bool:
+    """Whether the network's bound, over any domain, is below the product of layer norms."""
+    records: list[NetworkRecord | DomainRecord] = [report.network, *report.network.other_domains]
+    products = [(record, bound) for record in records for bound in record.bounds if bound.name == PRODUCT]
+    return any(record.figure is not None and record.figure != bound.figure for record, bound in products)
 
 
 def _shapes(model: ModelRecord) -> str:

@@ -47,7 +47,7 @@ def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, c
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
         propagation = propagate(network.simple, constants.effects, extents, wider, shortcuts)
-        return Problem(network.simple, domain, propagation, extents, constants.norms, EFFORTS[request.effort])
+        return Problem(network.simple, domain, propagation, extents, constants.norms, EFFORTS[request.search_effort])
 
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)

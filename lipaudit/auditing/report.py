@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from lipaudit.auditing.assemble import domain_record, layer_records, network_record
+from lipaudit.auditing.assemble import domain_record, layer_records, network_record, node_places
 from lipaudit.auditing.capture import Captured
 from lipaudit.auditing.constants import LayerConstants
 from lipaudit.auditing.domain_bounds import Bounds, DomainBounds
@@ -59,6 +59,10 @@ def _rows(loaded: Loaded, network: Captured, bounds: DomainBounds) -> tuple[Laye
     return layer_records(network.simple, bounds.propagation, loaded.model.node_names, loaded.model.module_paths)
 
 
+def _places(loaded: Loaded, network: Captured, bounds: DomainBounds) -> dict[str, str]:
+    return node_places(network.simple, bounds.propagation, loaded.model.node_names)
+
+
 def _network(
     loaded: Loaded, network: Captured, rows: tuple[LayerRecord, ...], bounds: Bounds, pair: Pair | None
 ) -> NetworkRecord:
@@ -72,9 +76,13 @@ def _network(
         std,
         model.output_names,
         loaded.domain.name,
+        _places(loaded, network, bounds.domain),
     )
     others = tuple(
-        domain_record(b.domain.name, network.simple, b.bounds, _rows(loaded, network, b), std) for b in bounds.others
+        domain_record(
+            b.domain.name, network.simple, b.bounds, _rows(loaded, network, b), std, _places(loaded, network, b)
+        )
+        for b in bounds.others
     )
     distance = None if pair is None else pair.distance
     return replace(record, other_domains=others, output_diameter=bounds.diameter, lower_bound_distance=distance)
@@ -89,6 +97,7 @@ def _settings(request: AuditRequest, loaded: Loaded, place: torch.device) -> Set
         tolerance=request.tol,
         device=place.type,
         seed=request.seed,
+        effort=request.search_effort,
         structure=request.structure,
         freeze_random=request.freeze_random,
         fixed=held_inputs(loaded.model.fixed),

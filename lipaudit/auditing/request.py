@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lipaudit.auditing import values
 from lipaudit.auditing.values import GRAM, checked
 from lipaudit.errors import ConflictError, InvalidValueError, RequirementError
 from lipaudit.errors.inputs import IncompleteBallError, NormalisationRangeError, UnequalChannelsError
@@ -98,7 +99,7 @@ class AuditOptions(LoadOptions):
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     method: str = GRAM
-    effort: str = "none"
+    effort: str | None = None
     lower_bound: bool = False
     images: str | torch.Tensor | None = None
     max_images: int | None = None
@@ -130,6 +131,17 @@ class AuditOptions(LoadOptions):
     def is_published(self) -> bool:
         """Whether norms are those of a published method, not lipaudit's own."""
         return self.method != GRAM
+
+    @property
+    def search_effort(self) -> str:
+        """The effort of the search for a tighter bound: the one asked for, else the default where there are norms to start from.
+
+        >>> AuditOptions(effort="none").search_effort, AuditOptions(structure=True).search_effort
+        ('none', 'none')
+        """
+        if self.effort is not None:
+            return self.effort
+        return "none" if self.structure or self.is_published else values.DEFAULT_EFFORT
 
     def _check_together(self) -> None:
         self._check_structure()
@@ -180,7 +192,7 @@ class AuditOptions(LoadOptions):
             raise ConflictError(option, spell("structure"), "an audit of the structure computes no norms")
 
     def _check_effort(self) -> None:
-        if self.effort == "none":
+        if self.effort in (None, "none"):
             return
         if self.structure:
             reason = "an audit of the structure computes no bounds"

@@ -47,5 +47,5 @@ def network_without_figures(network: NetworkRecord) -> NetworkRecord:
 
 
 def _without_figures(record: T) -> T:
-    bounds = tuple(replace(bound, figure=None) for bound in record.bounds)
+    bounds = tuple(replace(bound, figure=None, segments=()) for bound in record.bounds)
     return replace(record, figure=None, pixel_figure=None, bounds=bounds)

@@ -24,6 +24,7 @@ MOST_IMAGES = 32
 """The images that an audit reads at most, unless another number is asked for."""
 EFFORTS = {"none": 0.0, "quick": 5e10, "standard": 5e11, "thorough": 2e13}
 """The operations that the search for a tighter bound of the whole network may take, by the name of the effort."""
+DEFAULT_EFFORT = "quick"
 MOST_ITERATIONS = 1_000_000
 _TOLERANCES = (1e-9, 1.0)
 _WEIGHTS = "a tag, the name of a file, or 'random'"
@@ -173,7 +174,7 @@ def _flag(name: str, value: object) -> object:
 
 
 def _effort(_name: str, value: object) -> object:
-    if not isinstance(value, str) or value not in EFFORTS:
+    if value is not None and (not isinstance(value, str) or value not in EFFORTS):
         raise UnknownChoiceError("effort", value, tuple(EFFORTS))
     return value
 

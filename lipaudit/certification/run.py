@@ -133,7 +133,7 @@ def _bounds(request: CertifyRequest, session: _Session, progress: Progress | Non
     constants = find_constants(request.audit, session.classifier.simple, session.place, progress)
     finder = PairConstants(session.classifier, constants)
     told = None if progress is None else lambda done, total: progress(done, total, "pairs of classes")
-    return finder.everywhere(EFFORTS[request.audit.effort], told)
+    return finder.everywhere(EFFORTS[request.audit.search_effort], told)
 
 
 def _answer_all(request: CertifyRequest, session: _Session, state: State, progress: Progress | None) -> None:
@@ -206,7 +206,7 @@ def _settings(request: CertifyRequest, session: _Session) -> CertificationSettin
         units=session.units,
         mean=session.mean or None,
         std=session.std or None,
-        effort=request.audit.effort,
+        effort=request.audit.search_effort,
         tolerance=request.audit.tol,
         local_steps=request.local_steps,
         attack_steps=request.attack_steps,

@@ -93,10 +93,9 @@ audit_options = with_options(
     click.option(
         "--effort",
         type=click.Choice(tuple(EFFORTS)),
-        default="none",
-        show_default=True,
-        help="Also search for a tighter bound of the whole network over all inputs, by quadratic forms carried backwards: at most 5e10, "
-        "5e11 or 2e13 operations, which is some seconds, a minute or an hour on one core. The least bound is printed.",
+        help="How long to search for a bound of the whole network over all inputs that is tighter than the product of layer norms: not at "
+        "all, or with at most 5e10, 5e11 or 2e13 operations, which is some seconds, a minute or an hour on one core. The least bound is "
+        "printed. Default: quick, and none with --structure or a published --method.",
     ),
     click.option(
         "--lower-bound",

@@ -41,6 +41,27 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class SegmentFactor:
+    """A part of a network between two cuts, and its factor in a bound that is the product of all parts' factors.
+
+    Attributes:
+        inputs: the nodes that it reads.
+        output: the node at its end.
+        operations: how many nodes it has.
+        form: where its quadratic form lives: "entries", "frequencies", or "constant" where it has none.
+        log_factor: the natural logarithm of its factor between the metrics at its two ends.
+        log_product: of the constant that the product rule gives the part.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    operations: int
+    form: str
+    log_factor: float
+    log_product: float
+
+
+@dataclass(frozen=True)
 class NetworkBound:
     """Upper bounds of the network's Lipschitz constant that one method found on one domain.
 
@@ -50,6 +71,7 @@ class NetworkBound:
         outputs: the same for every output by itself, by the name of its node.
         note: a short remark for the report.
         certificate: where the numbers that prove the bound are kept, empty if the bound needs none.
+        segments: the parts whose factors make up the bound, from the inputs to the outputs; empty for a method without any.
     """
 
     name: str
@@ -57,6 +79,7 @@ class NetworkBound:
     outputs: Mapping[str, Value]
     note: str = ""
     certificate: str = ""
+    segments: tuple[SegmentFactor, ...] = ()
 
 
 @dataclass(frozen=True)

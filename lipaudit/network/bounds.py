@@ -86,7 +86,7 @@ def least(results: Sequence[Result], outputs: Sequence[str]) -> NetworkBound:
     owners = tuple(dict.fromkeys(bound.name for bound, _ in each.values()))
     together = NetworkBound(" + ".join(owners), joined, values)
     best, network = _least([*((bound, bound.network) for bound in bounds), (together, joined)])
-    return NetworkBound(best.name, network, values, best.note, best.certificate)
+    return NetworkBound(best.name, network, values, best.note, best.certificate, best.segments)
 
 
 def _least(candidates: Sequence[tuple[NetworkBound, Value]]) -> tuple[NetworkBound, Value]:

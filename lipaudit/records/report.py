@@ -34,6 +34,8 @@ PixelFigure = Annotated[
 LowerFigure = Annotated[Figure | None, FigureKeys("lower_bound", "log10_lower_bound", upwards=False)]
 MeasuredFigure = Annotated[Figure | None, FigureKeys("lower_bound", worth=EMPIRICAL, upwards=False)]
 
+PRODUCT = "product"  # the name of the bound that multiplies the constants of all operations
+
 
 @dataclass(frozen=True)
 class LayerRecord(WithFigure):
@@ -113,11 +115,30 @@ class OutputRecord(WithFigure):
 
 
 @dataclass(frozen=True)
+class SegmentRecord:
+    """A part of the network between two cuts, in a bound that is the product of its parts' factors.
+
+    ``inputs`` are what it reads and ``output`` is where it ends, by the names of rows or inputs. ``form`` says where its quadratic form
+    lives: on all ``entries`` of its tensors, on their channels at all ``frequencies``, or nowhere (``constant``), where the product of its
+    constants is used. ``log10_factor`` is between the weighted norms at its two ends, ``log10_product`` what the product of constants
+    gives the same part, None where that is not finite.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    operations: int
+    form: str
+    log10_factor: float
+    log10_product: float | None
+
+
+@dataclass(frozen=True)
 class BoundRecord(WithFigure):
     """One of the bounds of the network that were computed, by the name of its method (``product``, ...).
 
     ``status`` is as for the network, or ``not applicable`` where ``reason`` says why the method has no bound of this network. ``note`` is
-    a remark, ``certificate`` says where the numbers are kept that prove the bound, empty where it needs none.
+    a remark, ``certificate`` says where the numbers are kept that prove the bound, empty where it needs none. ``segments`` are the parts
+    whose factors make up the bound, from the inputs to the outputs; empty for a method without any.
     """
 
     name: str
@@ -126,6 +147,7 @@ class BoundRecord(WithFigure):
     reason: str = ""
     note: str = ""
     certificate: str = ""
+    segments: tuple[SegmentRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -245,6 +267,8 @@ class SettingsRecord:
     ``around`` (None for a tensor given in Python) and ``radius`` are those of the domain ``ball``, as the user gave them;
     ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``.
 
+    ``effort`` is that of the search for a bound below the product of layer norms (``none``: there was no search).
+
     ``structure`` marks a report without figures: no norms were computed, and ``status`` is the answer.
 
     ``method`` is how the norms of weights were found: ``gram``, or a published method with the ``iterations`` (or samples) that it
@@ -262,6 +286,7 @@ class SettingsRecord:
     dtype: str = "float64"
     device: str = "cpu"
     seed: int = 0
+    effort: str = "none"
     structure: bool = False
     around: str | None = None
     radius: float | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lipaudit.escaping import printable
 from lipaudit.records.figure import ESTIMATE, Figure
-from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord
+from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, ModelRecord, NetworkRecord
 from lipaudit.text.advice import UNINFORMATIVE, causes
 from lipaudit.text.domain import finite_elsewhere, held, is_not_lowered_by_its_ball, pixels_are_the_input, place
 from lipaudit.text.images import norms_text
@@ -27,7 +27,6 @@ from lipaudit.text.numbers import (
 from lipaudit.text.summary import headline, unit
 
 _OVER = {"global": "over all inputs", "pixels": "over pixels in [0, 1]"}
-_PRODUCT = "product"  # the bound that multiplies layer by layer
 _SAME = 1e-9  # powers of ten that are not told apart
 _MOST_OUTPUTS = 3
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e4  # figures between these are shown as they are first, others as powers
@@ -73,7 +72,7 @@ def _answer(report: AuditReport) -> Iterable[AnswerLine]:
         pixel = figure_text(network.pixel_figure)
         if pixel:
             yield AnswerLine("in pixels in [0, 1]", f"{pixel}, before the model's normalisation", 1)
-    product = next((bound for bound in network.bounds if bound.name == _PRODUCT), None)
+    product = next((bound for bound in network.bounds if bound.name == PRODUCT), None)
     if product is not None and product.has_bound and product.log10 > network.log10 + _SAME:
         yield AnswerLine("product of layer norms", figure_text(product.figure), 1)
     for other in network.other_domains:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lipaudit.escaping import printable
-from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord
+from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord, SegmentRecord
 from lipaudit.records.stretching import stretching
 from lipaudit.text.advice import advice
 from lipaudit.text.domain import described, pixels_are_the_input, place
@@ -30,6 +30,11 @@ from lipaudit.text.numbers import (
 )
 
 _MOST_REASONS = 2
+_FORMS = {
+    "entries": "form on all entries",
+    "frequencies": "form per frequency",
+    "constant": "its constants multiplied",
+}
 # notes of rows whose maximum over frequencies is not found to the tolerance
 _LOOSER = ("flat spectrum", "reshaped kernel")
 
@@ -76,6 +81,7 @@ def sections(report: AuditReport, gated: bool = False) -> tuple[Section, ...]:
         Section.of("Result", _result(report)),
         Section.of("Scope", _scope(report)),
         Section.of("Costs most", _costs(report)),
+        Section.of("Segments", _segments(report.network)),
         Section.of("Missing", missing(report)),
         Section.of("What to do", advice(report, gated)),
         Section.of("Remarks", remarks(report)),
@@ -248,6 +254,29 @@ def _costs(report: AuditReport) -> Iterable[str]:
         branches = "; what is above 1 comes from adding or joining branches" if report.network.log10 > 0.0 else ""
         none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
         yield f"{none}: none of the finite factors is above 1{branches}."
+
+
+def _segments(network: NetworkRecord) -> Iterable[str]:
+    """The factors of the segments whose product is the printed bound, and what the product of layer norms gives the same parts."""
+    segments = _printed_segments(network)
+    if len(segments) > 1:
+        (costliest, *_) = sorted(segments, key=lambda segment: -segment.log10_factor)
+        yield (
+            f"The bound is the product of the factors of {len(segments)} segments. The largest is that from "
+            f"{names_text(costliest.inputs)} to {costliest.output}."
+        )
+    for segment in segments:
+        product = "0" if segment.log10_product is None else f"10^{log10_upper_text(segment.log10_product)}"
+        yield (
+            f"{names_text(segment.inputs)} to {segment.output} ({count_text(segment.operations, 'operation')}): "
+            f"10^{log10_upper_text(segment.log10_factor)}, {_FORMS.get(segment.form, segment.form)}; product of norms {product}"
+        )
+
+
+def _printed_segments(network: NetworkRecord) -> tuple[SegmentRecord, ...]:
+    """The segments of the bound that is printed; none where it is the product of layer norms."""
+    tight = [bound for bound in network.bounds if bound.segments and bound.figure == network.figure]
+    return tight[0].segments if tight else ()
 
 
 def missing(report: AuditReport, brief: bool = False) -> tuple[str, ...]:

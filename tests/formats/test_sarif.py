@@ -91,9 +91,11 @@ def test_findings_and_their_levels(report: AuditReport, gates: Gates, expected: 
 
 
 def test_a_finding_names_the_file_and_the_module() -> None:
-    (found,) = results(sample("digits_resnet"), Gates(max_layer=10.0))
+    report = sample("digits_resnet")
+    (found,) = results(report, Gates(max_layer=10.0))
     assert found["message"]["text"] == (
-        "sample_models/digits_resnet.onnx: /stem/stem.0/Conv (conv2d): the upper bound 24.107795335348026 is above 10.0"
+        "sample_models/digits_resnet.onnx: /stem/stem.0/Conv (conv2d): the upper bound "
+        f"{report['/stem/stem.0/Conv'].upper_bound!r} is above 10.0"
     )
     (location,) = found["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "sample_models/digits_resnet.onnx"

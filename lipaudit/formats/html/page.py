@@ -80,6 +80,7 @@ def _parts(report: AuditReport) -> list[Part]:
         Part("advice", "What to do", "advice.html", (advice, steps) if advice or steps else ()),
         Part("bounds", "Bounds of the network", "plain_table.html", _bounds(report)),
         Part("images", "Images, the steepest first", "plain_table.html", _images(report)),
+        Part("segments", "Segments", "sentences.html", said.get("Segments", ())),
         Part("shares", "Shares", "shares.html", share_charts(rows)),
         Part("result", "Result in sentences", "sentences.html", said.get("Result", ())),
         Part("depth", "Over depth", "depth.html", depth_charts(report, scale)),

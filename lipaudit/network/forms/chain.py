@@ -14,7 +14,7 @@ from lipaudit.network.forms.forward import forward_multipliers
 from lipaudit.network.forms.multipliers import perron_weights
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import channels
-from lipaudit.network.forms.steps import Tensor
+from lipaudit.network.forms.steps import Program, Tensor
 from lipaudit.spectral.bracket import round_up
 
 
@@ -22,9 +22,18 @@ from lipaudit.spectral.bracket import round_up
 class Scalar:
     """A part of a network of which only its constant is used: |dy| <= exp(log_constant) |dx|."""
 
-    output: Tensor
-    source: Tensor
+    program: Program
     log_constant: float
+
+    @property
+    def output(self) -> Tensor:
+        """The tensor at its end."""
+        return self.program.outputs[0]
+
+    @property
+    def source(self) -> Tensor:
+        """The tensor that it reads."""
+        return self.program.inputs[0]
 
 
 @dataclass(eq=False)
@@ -43,7 +52,7 @@ class Chain:
             if isinstance(part, Segment):
                 self.unknowns = part.number(self.unknowns)
         for part in self.parts[1:]:
-            (cut,) = _sources(part)
+            (cut,) = part.program.inputs
             self.places[cut.name] = slice(self.unknowns, self.unknowns + channels(cut))
             self.unknowns = self.places[cut.name].stop
 
@@ -139,10 +148,6 @@ class Chain:
             metrics = (self._metrics(tensors, logs) for tensors in (part.program.outputs, part.program.inputs))
             terms.append(round_up(math.log(certified_factor(part.program, part.space, multipliers, *metrics)) / 2, 8))
         return round_up(math.fsum(terms), 4), terms
-
-
-def _sources(part: Segment | Scalar) -> tuple[Tensor, ...]:
-    return (part.source,) if isinstance(part, Scalar) else part.program.inputs
 
 
 def _by_channel(form: torch.Tensor, part: Segment, source: Tensor) -> torch.Tensor:

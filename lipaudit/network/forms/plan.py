@@ -67,7 +67,7 @@ def _within(group: list[_Piece], propagation: Propagation, limits: Limits) -> It
 
 
 def _scalar(program: Program, propagation: Propagation) -> Scalar:
-    return Scalar(program.outputs[0], program.inputs[0], log_constant(program, propagation))
+    return Scalar(program, log_constant(program, propagation))
 
 
 def _affordable(parts: list[Segment | Scalar], propagation: Propagation, limits: Limits) -> list[Segment | Scalar]:

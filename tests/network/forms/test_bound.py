@@ -79,10 +79,11 @@ def _affine() -> dict[str, Case]:
             (1, 1, 6, 6), lambda x, a: functional.pixel_shuffle(a(functional.pixel_unshuffle(x, 2)), 2), conv(4, 4, 1)
         ),
         "transposed": case(
-            (1, 2, 4, 4), lambda x, a: a(x), nn.ConvTranspose2d(2, 2, 3, stride=2, padding=1, output_padding=1, bias=False)
+            (1, 2, 4, 4), lambda x, a, b: a(b(x)),
+            nn.ConvTranspose2d(2, 2, 3, stride=2, padding=1, output_padding=1, bias=False), conv(2, 2, 1),
         ),
         "reflected border": case(
-            (1, 2, 5, 5), lambda x, a: a(x), conv(2, 2, padding_mode="reflect")
+            (1, 2, 5, 5), lambda x, a, b: a(b(x)), conv(2, 2, padding_mode="reflect"), conv(2, 2, 1)
         ),
         "two outputs": case((1, 8), lambda x, a, b: (a(x), b(x)), dense(8, 8), dense(8, 3)),
     }  # fmt: skip
