@@ -79,7 +79,7 @@ class Chain:
         part = self.parts[0]
         if not isinstance(part, Segment) or len(self.parts) > 1:
             raise InfeasibleError("a network of several segments")
-        multipliers = forward_multipliers(part.program, part.space)
+        multipliers = forward_multipliers(part.program, part.parts[0])
         if multipliers is None:
             raise InfeasibleError("a network that is no chain of layers")
         for name, t in multipliers.items():
@@ -98,9 +98,7 @@ class Chain:
             if isinstance(part, Scalar):
                 term, moves = self._scalar(part, logs, sharpness)
             else:
-                outer = self._metrics(part.program.outputs, logs)
-                inner = self._metrics(part.program.inputs, logs)
-                term, own, out, into = part.value(logs, outer, inner, sharpness)
+                term, own, out, into = part.value(logs, *self._ends(part, logs), sharpness)
                 slope += own
                 moves = [*out.items(), *into.items()]
             terms.append(term)
@@ -108,6 +106,48 @@ class Chain:
                 if name in self.places:
                     slope[self.places[name]] += derivative
         return math.fsum(terms), slope
+
+    def terms(self, logs: torch.Tensor) -> list[float]:
+        """log t of every part, on the frequencies that are searched on.
+
+        Raises:
+            InfeasibleError: if the multipliers of a segment prove nothing.
+        """
+        return [
+            self._scalar(part, logs, math.inf)[0]
+            if isinstance(part, Scalar)
+            else part.value(logs, *self._ends(part, logs), math.inf)[0]
+            for part in self.parts
+        ]
+
+    def by_frequency(self, logs: torch.Tensor) -> list[torch.Tensor]:
+        """log t of every part at every frequency, infinite where the multipliers prove nothing."""
+        return [
+            torch.tensor([self._scalar(part, logs, math.inf)[0]], dtype=torch.float64)
+            if isinstance(part, Scalar)
+            else part.by_frequency(logs, *self._ends(part, logs))
+            for part in self.parts
+        ]
+
+    def absolute(self, logs: torch.Tensor, terms: Sequence[float]) -> torch.Tensor:
+        """The same multipliers and metrics, scaled so that log t, which ``terms`` has of every part, becomes 0.
+
+        A segment's inequality is linear in its multipliers and both metrics together, so that those for which it holds with t = 1 make
+        up a convex set.
+        """
+        scaled, gained = logs.clone(), 0.0
+        for part, term in zip(reversed(self.parts), reversed(terms), strict=True):
+            if isinstance(part, Segment):
+                for place in part.places.values():
+                    scaled[place] += gained
+            gained += term
+            for source in part.program.inputs:
+                if source.name in self.places:
+                    scaled[self.places[source.name]] += gained
+        return scaled
+
+    def _ends(self, part: Segment, logs: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        return self._metrics(part.program.outputs, logs), self._metrics(part.program.inputs, logs)
 
     def _scalar(
         self, part: Scalar, logs: torch.Tensor, sharpness: float
@@ -145,8 +185,8 @@ class Chain:
                 )  # off by some 2^-52 where the ratio is about 1
                 continue
             multipliers = {name: logs[place].exp() for name, place in part.places.items()}
-            metrics = (self._metrics(tensors, logs) for tensors in (part.program.outputs, part.program.inputs))
-            terms.append(round_up(math.log(certified_factor(part.program, part.space, multipliers, *metrics)) / 2, 8))
+            factor = certified_factor(part.program, part.space, multipliers, *self._ends(part, logs))
+            terms.append(round_up(math.log(factor) / 2, 8))
         return round_up(math.fsum(terms), 4), terms
 
 

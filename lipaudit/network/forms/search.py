@@ -14,6 +14,8 @@ import torch
 Objective = Callable[[torch.Tensor], tuple[float, torch.Tensor] | None]
 
 _MEMORY, _SUFFICIENT, _HALVINGS = 20, 1e-4, 25
+# How much longer a step may be than the last one was, and how many small ones in a row end the search.
+_GROWTH, _SMALL_STEPS = 4.0, 4
 # No unknown, the logarithm of a multiplier, moves further than this in one step.
 _LONGEST = 1.0
 
@@ -27,7 +29,7 @@ def minimise(
         objective: value and gradient, None outside of the set where it is defined.
         start: a point of the set.
         evaluations: how many values may be asked for.
-        tolerance: the search ends where a step lowers the value by less.
+        tolerance: the search ends where four steps in a row lower the value by less each.
 
     >>> x, value, _ = minimise(lambda x: (float((x**2).sum()), 2 * x), torch.ones(2), 50)
     >>> value < 1e-12
@@ -38,6 +40,7 @@ def minimise(
         raise ValueError("the start of the search must be a point where the function is defined")
     x, (value, slope), used = start, first, 1
     pairs: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=_MEMORY)
+    longest_step, small = 1.0, 0
     while used < evaluations:
         direction = _direction(slope, pairs)
         along = float(slope @ direction)
@@ -50,7 +53,7 @@ def minimise(
         longest = float(direction.abs().max())
         if longest > _LONGEST:
             direction, along = direction / longest, along / longest
-        step, accepted = 1.0, None
+        step, accepted = min(1.0, longest_step), None
         for _ in range(_HALVINGS):
             if used >= evaluations:
                 break
@@ -64,13 +67,18 @@ def minimise(
             if not pairs or used >= evaluations:
                 break
             pairs.clear()
+            longest_step = 1.0
             continue
+        longest_step = (
+            _GROWTH * step
+        )  # steps that leave the set, one after the other, would cost most of the evaluations
         moved, turned = step * direction, accepted[1] - slope
         if float(moved @ turned) > 1e-12 * float(moved.norm() * turned.norm()):
             pairs.append((moved, turned))
         fallen = value - accepted[0]
         x, value, slope = x + moved, accepted[0], accepted[1]
-        if fallen < tolerance:
+        small = small + 1 if fallen < tolerance else 0
+        if small == _SMALL_STEPS:
             break
     return x, value, used
 

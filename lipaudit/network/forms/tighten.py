@@ -1,0 +1,234 @@
+"""The search for a chain's multipliers and weights within an amount of work, and the proof of what it finds.
+
+A segment with many frequencies is searched on some of them first. Then all are looked at: those whose t is above the ones that were
+searched on, or where the multipliers prove nothing, join in, and the search goes on. Where the joined ones leave the point outside of
+the feasible set it is moved towards the last point that is feasible everywhere: multipliers and weights that are feasible in absolute
+terms (every t = 1) make up a convex set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from lipaudit.network.forms.chain import Chain
+from lipaudit.network.forms.cost import cost
+from lipaudit.network.forms.elimination import InfeasibleError
+from lipaudit.network.forms.parts import spread
+from lipaudit.network.forms.search import minimise
+from lipaudit.network.forms.segment import Segment
+from lipaudit.network.forms.symbol_space import SymbolSpace
+
+# How closely the smoothed largest eigenvalue follows the largest one: the stages of the search.
+_SHARPNESS = (4.0, 12.0, 50.0, 400.0, 5000.0, 40000.0)
+# A stage is off by some 1 / sharpness. It ends where a step gains less than this part of that.
+_CONVERGED = 0.003
+# What multipliers are raised by, one after the other, where those that were found prove nothing or little.
+_RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
+# How far a point that is not feasible everywhere is moved towards one that is.
+_MOVED = (2.0**-16, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-3)
+_FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+_STARTS = ("norm", "forward", "perron")
+# What a start with its value, a look at all frequencies and a proof cost in evaluations of value and gradient.
+_START, _LOOK, _PROOF = 1.5, 0.6, 2.5
+START_AND_PROOF = _START + _PROOF
+"""What the least that is of use costs, in evaluations of all frequencies."""
+# A search takes at least so many evaluations, on so few frequencies of a segment as that needs, but not on fewer than these.
+# A stage takes some evaluations at least.
+_EVALUATIONS, _FREQUENCIES, _PER_STAGE = 60, 12, 15
+_LOOKS = 3
+# What a proof may lose, in log L, before slightly larger multipliers are tried.
+_LOST = 1e-3
+# log t of a frequency may be so far above those that are searched on.
+_ABOVE = 1e-3
+
+
+@dataclass(frozen=True)
+class Tightened:
+    """A proved bound by forms: the chain, the logarithms of its multipliers and metrics, and log L."""
+
+    chain: Chain
+    logs: torch.Tensor
+    log_upper: float
+    terms: tuple[float, ...]
+    evaluations: int
+
+
+def tighten(chain: Chain, work: float, start: torch.Tensor | None = None) -> Tightened:
+    """Search from the best of the starts, then prove what was found.
+
+    Args:
+        chain: the segments; which frequencies they are searched on is chosen here.
+        work: operations that all of it may take, by formula.
+        start: where to start from, if something is known.
+
+    Raises:
+        InfeasibleError: if no start is feasible, or nothing can be proved.
+    """
+    whole = max(_cost(chain), 1.0)
+    looks = _choose(chain, work)
+    remaining = work - (_PROOF + looks * _LOOK) * whole
+    if start is None:
+        start, tried = _start(chain, remaining / max(_cost(chain), 1.0))
+        remaining -= tried * _START * _cost(chain)
+    anchor = logs = start
+    if looks and not _look(chain, start):
+        anchor = logs = _start(chain, 0)[0]
+    used = 0
+    for left in range(looks - 1, 0, -1):
+        logs, spent = _searched(chain, logs, remaining / left, _SHARPNESS if used == 0 else _SHARPNESS[1:])
+        used += spent
+        remaining -= spent * _cost(chain)
+        terms = chain.terms(logs)
+        feasible = _look(chain, logs)
+        logs = logs if feasible else _feasible(chain, logs, terms, anchor)
+        anchor = logs if feasible else anchor
+    if not looks:
+        logs, used = _searched(chain, logs, remaining, _SHARPNESS)
+    return _proved(chain, logs, anchor, used)
+
+
+def _segments(chain: Chain) -> Iterator[Segment]:
+    return (part for part in chain.parts if isinstance(part, Segment))
+
+
+def _cost(chain: Chain) -> float:
+    """Of one evaluation on the frequencies that are searched on."""
+    return sum(
+        cost(each.program, each.space, None if each.chosen is None else len(each.chosen)) for each in _segments(chain)
+    )
+
+
+def _choose(chain: Chain, work: float) -> int:
+    """Choose the frequencies of every segment so that the search has its evaluations; how often all of them are to be looked at."""
+    for segment in _segments(chain):
+        segment.choose(None)
+    whole = _cost(chain)
+    if work >= (_EVALUATIONS + _START + _PROOF) * whole:
+        return 0
+    share = max(work - (_PROOF + _LOOKS * _LOOK) * whole, 0.0) / _EVALUATIONS / len(list(_segments(chain)))
+    looks = 0
+    for segment in _segments(chain):
+        if not isinstance(segment.space, SymbolSpace):
+            continue
+        each = cost(segment.program, segment.space) / segment.space.frequencies
+        count = max(int(share / each), _FREQUENCIES)
+        if count < segment.space.frequencies:
+            segment.choose(spread(segment.space, count))
+            looks = _LOOKS
+    return looks
+
+
+def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
+    """The multipliers of the best start, and how many were tried: one at least, more where the evaluations allow some steps from them."""
+    best: tuple[float, torch.Tensor] | None = None
+    tried = 0
+    for how in _STARTS:
+        if best is not None and (tried + 1) * _START > evaluations / 4:
+            break
+        tried += 1
+        try:
+            logs = chain.start(how)
+            value, _ = chain.value(logs, math.inf)
+        except _FAILURES:
+            continue
+        if best is None or value < best[0]:
+            best = value, logs
+    if best is None:
+        raise InfeasibleError("the start of the search")
+    return best[1], tried
+
+
+def _searched(chain: Chain, logs: torch.Tensor, work: float, stages: tuple[float, ...]) -> tuple[torch.Tensor, int]:
+    """A better point within an amount of work, and the evaluations that it took."""
+    remaining, used = work / max(_cost(chain), 1.0), 0
+    stages = stages[: max(int(remaining) // _PER_STAGE, 1)]
+    for stage, sharpness in enumerate(stages):
+        share = int(remaining) // (len(stages) - stage)
+        if not chain.unknowns or share < 2:
+            continue
+
+        def objective(x: torch.Tensor, sharpness: float = sharpness) -> tuple[float, torch.Tensor] | None:
+            try:
+                return chain.value(x, sharpness)
+            except _FAILURES:
+                return None
+
+        logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharpness)
+        used += spent
+        remaining -= spent
+    return logs, used
+
+
+def _look(chain: Chain, logs: torch.Tensor) -> bool:
+    """Look at all frequencies and let those that are above join the search; whether the multipliers prove something at every one."""
+    feasible = True
+    for part, values in zip(chain.parts, chain.by_frequency(logs), strict=True):
+        if not isinstance(part, Segment) or part.chosen is None:
+            continue
+        feasible &= bool(torch.isfinite(values).all())
+        known = values[part.chosen]
+        highest = float(known[torch.isfinite(known)].max())
+        above = values > highest + _ABOVE
+        above[part.chosen] = False
+        count = min(int(above.sum()), max(len(part.chosen) // 2, _FREQUENCIES // 2))
+        if count:
+            joined = torch.where(above, values, -math.inf).topk(count).indices
+            part.choose(torch.cat([part.chosen, joined]).sort().values)
+    return feasible
+
+
+def _feasible(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torch.Tensor) -> torch.Tensor:
+    """The point nearest to one on the way to an anchor that proves something on the frequencies that are searched on.
+
+    Raises:
+        InfeasibleError: if the anchor does not.
+    """
+    for candidate in (*_raised(chain, logs), *_moved(chain, logs, terms, anchor)):
+        try:
+            chain.value(candidate, math.inf)
+        except _FAILURES:
+            continue
+        return candidate
+    raise InfeasibleError("the frequencies that joined the search")
+
+
+def _proved(chain: Chain, logs: torch.Tensor, anchor: torch.Tensor, used: int) -> Tightened:
+    best: Tightened | None = None
+    value, _ = chain.value(logs, math.inf)
+    candidates = (*_raised(chain, logs), *_moved(chain, logs, chain.terms(logs), anchor))
+    for candidate in candidates:
+        try:
+            log_upper, terms = chain.certified(candidate)
+        except _FAILURES:
+            continue
+        if best is None or log_upper < best.log_upper:
+            best = Tightened(chain, candidate, log_upper, tuple(terms), used)
+        if anchor is not logs or log_upper <= value / 2 + _LOST:
+            break
+    if best is None:
+        raise InfeasibleError("the proof of what was found")
+    return best
+
+
+def _raised(chain: Chain, logs: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The multipliers as they are, then all of them a little larger; the metrics stay."""
+    mask = torch.ones_like(logs)
+    for place in chain.places.values():
+        mask[place] = 0.0
+    for amount in _RAISED:
+        yield logs + amount * mask
+
+
+def _moved(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Points on the way to another one, in absolute terms, and that."""
+    if anchor is logs:
+        return
+    ends = [chain.absolute(logs, terms), chain.absolute(anchor, chain.terms(anchor))]
+    for share in _MOVED:
+        weights = [math.log1p(-share), math.log(share)]
+        yield torch.logsumexp(torch.stack([end + weight for end, weight in zip(ends, weights, strict=True)]), 0)
+    yield anchor
