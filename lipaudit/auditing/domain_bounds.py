@@ -42,7 +42,7 @@ class Bounds:
 def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, constants: LayerConstants) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows."""
 
-    shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms)
+    shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms, EFFORTS[request.effort])
 
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)

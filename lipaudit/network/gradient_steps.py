@@ -27,12 +27,16 @@ from lipaudit.network.entrywise import slopes
 from lipaudit.network.part import Part, Shortcut
 from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Bracket, Rigor
+from lipaudit.spectral.convolution.banded import banded_work, is_norm_at_most
 from lipaudit.spectral.convolution.geometry import Convolution
 from lipaudit.spectral.oracle import certified_norm
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed, is_finite
 
 # Norms are found this closely where N may be 2, and less closely before that is known.
 _TOLERANCES = (1e-3, 1e-6)
+# By how much N may be above 2 without being looked at again; what is tried then.
+_CLOSE = 1e-6
+_EXCESSES = (1e-7, 2e-5, 1e-3)
 # What B may be off the form A^T D by, relative to it: far more than rounding, far less than another weight.
 _LARGEST_REST = 1e-4
 _UP = 1 + 2.0**-30
@@ -69,7 +73,7 @@ def _step(source: Node, last: Node, sign: float, part: Part) -> Bracket | None:
     if fit is None:
         return None
     low, high = interval
-    norm = _norm(fit, size.factors[0], max(high, 0.0))
+    norm = _norm(fit, size.factors[0], max(high, 0.0), part.work)
     square = norm.upper**2 * _UP
     constant = max(1.0, max(high, 0.0) * square - 1.0, 1.0 + max(-low, 0.0) * square)
     # B* = -A*^T D + (A* - A)^T D + R + (B* - B) for the weights A* and B* that the stored numbers define
@@ -146,14 +150,27 @@ def _fit(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     return (roots, rest + rounding) if rest <= _LARGEST_REST * size else None
 
 
-def _norm(fit: _Fit, plain: Bracket, steepest: float) -> Bracket:
+def _norm(fit: _Fit, plain: Bracket, steepest: float, work: float) -> Bracket:
     """A bound of ||D^1/2 A||, as close as it has to be: ||A|| is known, and often enough."""
-    bound = Bracket.at_most(math.sqrt(fit.largest) * plain.upper * _UP, plain.rigor)
+    bound, lower = Bracket.at_most(math.sqrt(fit.largest) * plain.upper * _UP, plain.rigor), 0.0
     for tolerance in _TOLERANCES:
         if steepest * bound.upper**2 * _UP <= 2:
             break
         linear = fit.scaled.weight if isinstance(fit.scaled, Dense) else fit.scaled
         measured = exact_norm(certified_norm(linear, tolerance).bracket, fit.scaled)
+        lower = max(lower, measured.lower)
         if measured.upper < bound.upper:
             bound = measured
+    open_ = steepest * bound.upper**2 > 2 * (1 + _CLOSE)
+    if isinstance(fit.scaled, Convolution) and open_ and banded_work(fit.scaled) <= work:
+        bound = _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower))
+    return bound
+
+
+def _with_border(scaled: Convolution, bound: Bracket, least: float) -> Bracket:
+    """A bound that is just above the ``least`` that is worth anything, for the operator with its border."""
+    for excess in _EXCESSES:
+        limit = least * (1 + excess)
+        if limit < bound.upper and is_norm_at_most(scaled, limit):
+            return exact_norm(Bracket.at_most(limit, bound.rigor), scaled)
     return bound

@@ -21,10 +21,11 @@ class Shortcut:
 
 @dataclass(frozen=True)
 class Part:
-    """The nodes of a simplified graph by name, and their effects over all inputs."""
+    """The nodes of a simplified graph by name, their effects over all inputs, and the operations that one rule may spend on one part."""
 
     producers: Mapping[str, Node]
     effects: Mapping[str, Effect]
+    work: float = 0.0
 
     def node(self, argument: Argument) -> Node | None:
         """The operation that computes a tensor, without those that return it as it is; None for what is no tensor."""

@@ -19,20 +19,23 @@ from lipaudit.spectral.oracle import CertifiedNorms, Norms
 
 ShortcutRule: TypeAlias = Callable[[Node, Part], Shortcut | None]
 
+# What one part may always take, and its share of what is allowed.
+_LEAST_WORK, _SHARE = 4e9, 0.05
 SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential)
 
 
-def find_shortcuts(graph: Graph, effects: Mapping[str, Effect], norms: Norms) -> dict[str, Shortcut]:
+def find_shortcuts(graph: Graph, effects: Mapping[str, Effect], norms: Norms, work: float = 0.0) -> dict[str, Shortcut]:
     """The shortcuts of a simplified graph by the nodes in which they end; none without norms of lipaudit's own.
 
     Args:
         graph: the simplified graph.
         effects: of its nodes, over all inputs.
         norms: how norms are found.
+        work: floating-point operations that a bound of the network may spend beyond the product rule; a part may take a share.
     """
     if not isinstance(norms, CertifiedNorms):
         return {}
-    part = Part({node.name: node for node in graph}, effects)
+    part = Part({node.name: node for node in graph}, effects, max(_LEAST_WORK, _SHARE * work))
     shortcuts = {}
     for node in graph:
         for rule in SHORTCUTS:

@@ -13,6 +13,7 @@ from torch.nn import functional
 import lipaudit
 from tests.one_lipschitz.layers import (
     ConvexPotential,
+    ConvexPotentialConvolution,
     SdpBased,
     SdpBasedConvolution,
     SkewExponential,
@@ -148,6 +149,7 @@ def test_a_kernel_that_is_not_flipped_is_no_adjoint() -> None:
 
 def test_steps_that_follow_each_other_have_no_share_inside() -> None:
     net = nn.Sequential(*[Step(2.0) for _ in range(20)], nn.Linear(5, 3))
+    nn.init.orthogonal_(net[-1].weight, 3.0)
     report = lipaudit.audit(net.eval(), input_shape=(1, 5), effort="none")
     norm = float(torch.linalg.matrix_norm(net[-1].weight.detach(), 2))
     assert report.network.upper_bound <= norm * 1.001
@@ -200,3 +202,12 @@ def test_other_series_are_no_exponentials(net: nn.Module) -> None:
     bound = bound_of(net, (1, 3, 6, 6))
     assert bound > 1.5
     assert steepest(net, (1, 3, 6, 6), 1) <= bound
+
+
+def test_a_step_whose_norm_was_found_on_its_own_image_size() -> None:
+    """The norm over all frequencies is larger: the border has to be seen."""
+    torch.manual_seed(0)
+    net = ConvexPotentialConvolution(3, 4, 12, iterations=3000)
+    bound = bound_of(net, (1, 3, 12, 12))
+    assert steepest(net, (1, 3, 12, 12), 2) <= bound * (1 + 1e-9)
+    assert bound <= 1 + 1e-4

@@ -32,12 +32,12 @@ class ConvexPotential(nn.Module):
 class ConvexPotentialConvolution(nn.Module):
     """The same with a convolution; the norm is kept in a buffer."""
 
-    def __init__(self, inside: int, hidden: int, size: int) -> None:
+    def __init__(self, inside: int, hidden: int, size: int, iterations: int = 400) -> None:
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.randn(hidden, inside, 3, 3) / 4), nn.Parameter(torch.randn(hidden))
         u = torch.randn(1, inside, size, size)
         with torch.no_grad():
-            for _ in range(400):
+            for _ in range(iterations):
                 v = functional.conv2d(u, self.weight, padding=1)
                 u = functional.conv_transpose2d(v / v.norm(), self.weight, padding=1)
                 u = u / u.norm()
