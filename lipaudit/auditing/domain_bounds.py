@@ -41,13 +41,13 @@ class Bounds:
 
 def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, constants: LayerConstants) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows."""
-
-    shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms, EFFORTS[request.effort])
+    work = EFFORTS[request.search_effort]
+    shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms, work)
 
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
         propagation = propagate(network.simple, constants.effects, extents, wider, shortcuts)
-        return Problem(network.simple, domain, propagation, extents, constants.norms, EFFORTS[request.search_effort])
+        return Problem(network.simple, domain, propagation, extents, constants.norms, work)
 
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)
