@@ -33,6 +33,7 @@ def audit(
     seed: int = 0,
     freeze_random: int | None = None,
     structure: bool = False,
+    norm: str = "l2",
     domain: str = "global",
     around: str | torch.Tensor | None = None,
     radius: float | None = None,
@@ -80,6 +81,9 @@ def audit(
             anew at every call): the audit is of the weights that this draw gives. Without it such a network has no bound.
         structure: only find out which operations and whether the network have a finite constant, in seconds: models given by
             name are built without weights, no norm is computed, the report has statuses and no figures.
+        norm: of inputs and outputs: "l2", "linf" (the largest entry) or "l1" (the sum of moduli). In the last two, sums of moduli of rows
+            and columns bound linear maps, and operations without a rule in them are unsupported; over all inputs only, and without
+            what belongs to the l2 norm (``structure``, ``method``, ``effort``, ``domain``, ``images``).
         domain: "global" (all inputs), "pixels" (images with pixels in [0, 1], normalised as the model expects it) or "ball"
             (within ``radius`` of ``around``).
         around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own

@@ -18,6 +18,7 @@ from lipaudit.records.contradictions import NOT_APPLICABLE
 from lipaudit.records.figure import EMPIRICAL, Figure, log10_of, value_of
 from lipaudit.records.report import BoundRecord, DomainRecord, LayerRecord, NetworkRecord, OutputRecord, SegmentRecord
 from lipaudit.rules.effect import Effect, Status
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.rule import find_rule
 from lipaudit.spectral.bracket import Bracket, Rigor, round_up
@@ -141,13 +142,15 @@ def network_record(
     output_names: tuple[str, ...] = (),
     domain: str = "global",
     places: Mapping[str, str] | None = None,
+    norm: Norm = Norm.L2,
 ) -> NetworkRecord:
     """The network's own figures, the least of what the methods for bounds of networks found.
 
     ``lower`` is the largest quotient that was measured, ``std`` the normalisation that makes pixels into the network's input,
-    ``output_names`` are the names that a model file gives to the outputs, ``places`` those of all nodes (:func:`node_places`).
+    ``output_names`` are the names that a model file gives to the outputs, ``places`` those of all nodes (:func:`node_places`), ``norm`` is
+    that of the bounds.
     """
-    bound = least(results, graph.outputs)
+    bound = least(results, graph.outputs, norm)
     # a file's network returns its outputs as one tuple, or the only one by itself
     titles = [output_names[int(n or 0)] if output_names else n or "output" for n in graph.output_names]
     outputs = tuple(

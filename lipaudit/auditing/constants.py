@@ -14,6 +14,7 @@ from lipaudit.graph.node import Graph
 from lipaudit.graph.weights import weights
 from lipaudit.network.propagate import evaluate_rules
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.norm import Norm
 from lipaudit.spectral.cache import NormStore
 from lipaudit.spectral.oracle import Norms, PublishedNorms, UnknownNorms
 from lipaudit.spectral.precompute import KnownNorms, Progress
@@ -32,7 +33,13 @@ class LayerConstants:
 def find_constants(
     request: AuditRequest, graph: Graph, place: torch.device, progress: Progress | None = None
 ) -> LayerConstants:
-    """The constants of all operations of a simplified graph, with norms by the method of the request."""
+    """The constants of all operations of a simplified graph, with norms by the method of the request.
+
+    In the l-infinity and l1 norm they are sums of moduli, and no method is asked.
+    """
+    if request.norm != "l2":
+        norm, open_norms = Norm(request.norm), UnknownNorms()
+        return LayerConstants(open_norms, evaluate_rules(graph, Settings(open_norms), progress, norm))
     norms, store = _norms(request, graph, place, progress)
     known = isinstance(norms, KnownNorms)  # they were found, and told to progress, beforehand
     return LayerConstants(norms, evaluate_rules(graph, Settings(norms), None if known else progress), store)

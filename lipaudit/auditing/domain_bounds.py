@@ -11,7 +11,7 @@ from lipaudit.auditing.domain import pixels_of
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.values import EFFORTS
-from lipaudit.network.bound import Problem, Result
+from lipaudit.network.bound import NetworkBound, Problem, Result
 from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
@@ -19,6 +19,7 @@ from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, propagate
 from lipaudit.network.shortcuts import find_shortcuts
 from lipaudit.rules.effect import Status
+from lipaudit.rules.norm import Norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,8 @@ class Bounds:
 
 def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, constants: LayerConstants) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows."""
+    if request.norm != "l2":
+        return _in_norm(Norm(request.norm), network, constants)
     work = EFFORTS[request.search_effort]
     shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms, work)
 
@@ -61,6 +64,13 @@ def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, c
     if loaded.domain is not GLOBAL:
         return Bounds(bounds(loaded.domain), (whole,), diameter)
     return Bounds(whole, tuple(map(bounds, _other_domains(loaded, everywhere.propagation))), diameter)
+
+
+def _in_norm(norm: Norm, network: Captured, constants: LayerConstants) -> Bounds:
+    """The product rule over all inputs, in a norm in which no magnitudes are known."""
+    propagation = propagate(network.simple, constants.effects, norm=norm)
+    bound = NetworkBound("product", propagation.network, propagation.outputs)
+    return Bounds(DomainBounds(GLOBAL, propagation, (bound,)), (), None)
 
 
 def _other_domains(loaded: Loaded, propagation: Propagation) -> Sequence[Domain]:

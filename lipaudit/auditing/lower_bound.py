@@ -20,6 +20,7 @@ from lipaudit.network.pair_file import write_pair
 from lipaudit.network.stretch import Pair
 from lipaudit.option_names import spell
 from lipaudit.records.report import ImageNorm, ImagesRecord
+from lipaudit.rules.norm import Norm
 from lipaudit.spectral.precompute import Progress
 from lipaudit.text.local_paths import without_folders
 
@@ -43,7 +44,9 @@ def search_lower_bound(
         return Measured()
     try:
         near = _near_images(request, network, loaded, progress)
-        pair = measured_lower_bound(network.graph, network.inputs, request.seed, loaded.domain, near)
+        pair = measured_lower_bound(
+            network.graph, network.inputs, request.seed, loaded.domain, near, Norm(request.norm)
+        )
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         option = spell("lower_bound" if loaded.images is None else "images")

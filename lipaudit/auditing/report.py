@@ -19,6 +19,7 @@ from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.structure import layers_without_figures, network_without_figures
 from lipaudit.network.stretch import Pair
 from lipaudit.records.report import AuditReport, LayerRecord, NetworkRecord, SettingsRecord
+from lipaudit.rules.norm import Norm
 from lipaudit.spectral.published.registry import find_method
 from lipaudit.text.local_paths import without_folders
 from lipaudit.version import __version__
@@ -39,7 +40,7 @@ def make_report(
     """
     rows = _rows(loaded, network, bounds.domain)
     pair = measured.pair
-    figures = _network(loaded, network, rows, bounds, pair)
+    figures = _network(request, loaded, network, rows, bounds, pair)
     figures = replace(figures, images=images_record(request, loaded.images, measured.near_images, figures.lower_bound))
     if pair is not None:
         check_not_above(pair.quotient, figures.upper_bound)
@@ -64,7 +65,12 @@ def _places(loaded: Loaded, network: Captured, bounds: DomainBounds) -> dict[str
 
 
 def _network(
-    loaded: Loaded, network: Captured, rows: tuple[LayerRecord, ...], bounds: Bounds, pair: Pair | None
+    request: AuditRequest,
+    loaded: Loaded,
+    network: Captured,
+    rows: tuple[LayerRecord, ...],
+    bounds: Bounds,
+    pair: Pair | None,
 ) -> NetworkRecord:
     model = loaded.model
     std = model.preprocessing.std if model.preprocessing is not None and len(network.inputs) == 1 else None
@@ -77,6 +83,7 @@ def _network(
         model.output_names,
         loaded.domain.name,
         _places(loaded, network, bounds.domain),
+        Norm(request.norm),
     )
     others = tuple(
         domain_record(
@@ -92,6 +99,7 @@ def _settings(request: AuditRequest, loaded: Loaded, place: torch.device) -> Set
     iterations = request.iterations or find_method(request.method).iterations if request.is_published else None
     around = request.around if isinstance(request.around, str) else None
     return SettingsRecord(
+        norm=request.norm,
         method=request.method,
         iterations=iterations,
         tolerance=request.tol,

@@ -93,6 +93,7 @@ class AuditOptions(LoadOptions):
     """
 
     structure: bool = False
+    norm: str = "l2"
     domain: str = "global"
     around: str | torch.Tensor | None = None
     radius: float | None = None
@@ -141,10 +142,11 @@ class AuditOptions(LoadOptions):
         """
         if self.effort is not None:
             return self.effort
-        return "none" if self.structure or self.is_published else values.DEFAULT_EFFORT
+        return "none" if self.structure or self.is_published or self.norm != "l2" else values.DEFAULT_EFFORT
 
     def _check_together(self) -> None:
         self._check_structure()
+        self._check_norm()
         self._check_effort()
         self._check_domain()
         self._check_normalisation()
@@ -190,6 +192,22 @@ class AuditOptions(LoadOptions):
         if self.is_published or self.iterations is not None:
             option = spell("method") if self.is_published else spell("iterations")
             raise ConflictError(option, spell("structure"), "an audit of the structure computes no norms")
+
+    def _check_norm(self) -> None:
+        """Refuse what is known in the l2 norm only."""
+        if self.norm == "l2":
+            return
+        options = (
+            ("structure", True, self.structure, "an audit of the structure says what has a bound in the l2 norm"),
+            ("method", self.method, self.is_published, "its figures are spectral norms"),
+            ("iterations", self.iterations, self.iterations is not None, "they belong to methods for spectral norms"),
+            ("effort", self.effort, self.effort not in (None, "none"), "the search carries quadratic forms"),
+            ("domain", self.domain, self.domain != "global", "magnitudes on a domain are followed in the l2 norm"),
+            ("images", "FOLDER", self.images is not None, "norms at images are measured in the l2 norm"),
+        )
+        for name, value, given, reason in options:
+            if given:
+                raise ConflictError(spell(name, value), spell("norm", self.norm), reason)
 
     def _check_effort(self) -> None:
         if self.effort in (None, "none"):

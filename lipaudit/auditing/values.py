@@ -22,6 +22,7 @@ DEVICES = ("auto", "cpu", "cuda")
 DOMAINS = ("global", "pixels", "ball")
 MOST_IMAGES = 32
 """The images that an audit reads at most, unless another number is asked for."""
+NORMS = ("l2", "linf", "l1")
 EFFORTS = {"none": 0.0, "quick": 5e10, "standard": 5e11, "thorough": 2e13}
 """The operations that the search for a tighter bound of the whole network may take, by the name of the effort."""
 DEFAULT_EFFORT = "quick"
@@ -173,6 +174,12 @@ def _flag(name: str, value: object) -> object:
     return value
 
 
+def _norm(_name: str, value: object) -> object:
+    if not isinstance(value, str) or value not in NORMS:
+        raise UnknownChoiceError("norm", value, NORMS)
+    return value
+
+
 def _effort(_name: str, value: object) -> object:
     if value is not None and (not isinstance(value, str) or value not in EFFORTS):
         raise UnknownChoiceError("effort", value, tuple(EFFORTS))
@@ -300,6 +307,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "methods": _methods,
     "iterations": _iterations,
     "effort": _effort,
+    "norm": _norm,
     "time_limit": _above_0,
     "cache": _path,
     "save_pair": _path,

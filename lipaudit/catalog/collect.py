@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lipaudit.catalog.entries import FILE, RuleEntry, as_json
 from lipaudit.text import published_methods
 from lipaudit.text.published_methods import MethodEntry
@@ -10,6 +12,7 @@ from lipaudit.text.published_methods import MethodEntry
 def collect_rules() -> tuple[RuleEntry, ...]:
     """Every registered rule once, by family and otherwise as registered."""
     import lipaudit.rules  # registers every rule
+    from lipaudit.rules.norm import Norm
     from lipaudit.rules.rule import all_rules
 
     rules = {id(rule): rule for rule in all_rules().values()}.values()
@@ -22,11 +25,18 @@ def collect_rules() -> tuple[RuleEntry, ...]:
             source=rule.source,
             exact=rule.exact,
             needs_bounded_operands=rule.where_bounded,
+            norms=tuple(n.value for n in Norm) if _in_every_norm(rule.ops) else (Norm.L2.value,),
         )
         for rule in rules
         if rule.function.__module__.startswith(f"{lipaudit.rules.__name__}.")
     )
     return tuple(sorted(entries, key=lambda entry: entry.family))
+
+
+def _in_every_norm(ops: Iterable[str]) -> bool:
+    from lipaudit.rules.rule import find_operation
+
+    return all(find_operation(op).induced_norm is not None for op in ops)
 
 
 def collect_methods() -> tuple[MethodEntry, ...]:

@@ -20,7 +20,10 @@ FILE = Path(__file__).with_name("rules.json")
 
 @dataclass(frozen=True)
 class RuleEntry:
-    """What is known of some operations: ``constant`` in one line of plain text, ``source`` names the theorem that it rests on."""
+    """What is known of some operations: ``constant`` in one line of plain text, ``source`` names the theorem that it rests on.
+
+    ``norms`` are those in which the operations have a constant, ``constant`` is that of the l2 norm.
+    """
 
     rule: str
     family: str
@@ -29,13 +32,17 @@ class RuleEntry:
     source: str
     exact: bool
     needs_bounded_operands: bool
+    norms: tuple[str, ...]
 
 
 @cache
 def rule_entries() -> tuple[RuleEntry, ...]:
     """The rules, by family."""
     entries: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return tuple(RuleEntry(**{**entry, "operations": tuple(entry["operations"])}) for entry in entries)
+    return tuple(
+        RuleEntry(**{**entry, "operations": tuple(entry["operations"]), "norms": tuple(entry["norms"])})
+        for entry in entries
+    )
 
 
 def as_json(entries: Iterable[RuleEntry | MethodEntry]) -> str:

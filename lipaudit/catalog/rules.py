@@ -17,6 +17,7 @@ _MARKS = {
     "exact": "the constant is attained, or approached as closely as one likes",
     "bounded": "where several operands depend on the input, or the slope grows without limit, there is a constant only if "
     "the operands are bounded: on a domain (--domain pixels or ball), or by the operations before",
+    "norms": "there are constants in the l-infinity and l1 norm as well (--norm linf, --norm l1)",
 }
 _INTRO = (
     "How far each operation can stretch a change of its input (l2 norm). An operation without a rule is reported as "
@@ -101,7 +102,8 @@ def _markdown(rules: Sequence[RuleEntry]) -> str:
 
 
 def _marks(rule: RuleEntry) -> Iterable[str]:
-    return [mark for mark, holds in zip(_MARKS, (rule.exact, rule.needs_bounded_operands), strict=True) if holds]
+    marked = (rule.exact, rule.needs_bounded_operands, len(rule.norms) > 1)
+    return [mark for mark, holds in zip(_MARKS, marked, strict=True) if holds]
 
 
 def _short(op: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lipaudit.auditing.values import DOMAINS, EFFORTS, MOST_IMAGES
+from lipaudit.auditing.values import DOMAINS, EFFORTS, MOST_IMAGES, NORMS
 from lipaudit.cli.display_options import display_options
 from lipaudit.cli.fleet_options import fleet_options
 from lipaudit.cli.gates import gate_options
@@ -45,6 +45,14 @@ audit_options = with_options(
         "--structure",
         is_flag=True,
         help="Only say which operations and whether the network have a finite bound, in seconds; a model by name is built without weights.",
+    ),
+    click.option(
+        "--norm",
+        type=click.Choice(NORMS),
+        default="l2",
+        show_default=True,
+        help="Norm of inputs and outputs: l2, linf (the largest entry) or l1 (the sum of moduli). What has no rule in linf and l1 is "
+        "unsupported there; both are for all inputs.",
     ),
     click.option(
         "--domain",

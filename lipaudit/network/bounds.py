@@ -20,6 +20,7 @@ from lipaudit.network.local.bound import jacobian_at_centre
 from lipaudit.network.product_rule import product_rule
 from lipaudit.network.propagate import Value, join_outputs
 from lipaudit.rules.effect import Status
+from lipaudit.rules.norm import Norm
 from lipaudit.spectral.bracket import Rigor
 
 NETWORK_BOUNDS: dict[str, BoundFunction] = {
@@ -68,12 +69,13 @@ def _smaller(result: Result, wider: Result | None) -> Result:
     return replace(wider, note="; ".join(part for part in ("the bound over all inputs", wider.note) if part))
 
 
-def least(results: Sequence[Result], outputs: Sequence[str]) -> NetworkBound:
+def least(results: Sequence[Result], outputs: Sequence[str], norm: Norm = Norm.L2) -> NetworkBound:
     """The least bound of the network and of each output, each by the method that has it.
 
     Args:
         results: what the methods said, on one domain; at least one of them a :class:`NetworkBound`.
         outputs: the network's outputs (``graph.outputs``); one that is returned twice counts twice.
+        norm: in which the bounds hold.
 
     Returns:
         the bound, named by the method that has the least figure of the network. The outputs' least figures together bound
@@ -82,7 +84,7 @@ def least(results: Sequence[Result], outputs: Sequence[str]) -> NetworkBound:
     bounds = [result for result in results if isinstance(result, NetworkBound)]
     each = {name: _least([(bound, bound.outputs[name]) for bound in bounds]) for name in dict.fromkeys(outputs)}
     values = {name: value for name, (_, value) in each.items()}
-    joined = join_outputs([values[name] for name in outputs])
+    joined = join_outputs([values[name] for name in outputs], norm)
     owners = tuple(dict.fromkeys(bound.name for bound, _ in each.values()))
     together = NetworkBound(" + ".join(owners), joined, values)
     best, network = _least([*((bound, bound.network) for bound in bounds), (together, joined)])

@@ -11,6 +11,7 @@ import torch
 from lipaudit.graph.capture.rounding_noise import Change
 from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Graph
+from lipaudit.rules.norm import Norm
 
 Point: TypeAlias = list[torch.Tensor]
 
@@ -19,12 +20,15 @@ class Function:
     """The floating-point and complex outputs of a graph, evaluated in ``dtype``, as a function of its floating-point inputs.
 
     ``names`` are those of these inputs; the others stay at their given values. A complex output counts as its real and
-    imaginary parts.
+    imaginary parts. ``norm`` is that of inputs and outputs.
     """
 
-    def __init__(self, graph: Graph, inputs: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
+    def __init__(
+        self, graph: Graph, inputs: Mapping[str, torch.Tensor], dtype: torch.dtype, norm: Norm = Norm.L2
+    ) -> None:
         self.graph = graph
         self.dtype = dtype
+        self.norm = norm
         self.given = dict(inputs)
         self.names = [name for name, x in inputs.items() if x.is_floating_point()]
         self.place = next((x.device for x in inputs.values()), torch.device("cpu"))
@@ -61,6 +65,28 @@ class Function:
 
         return [y.detach() for y in outputs], pull
 
+    def size(self, parts: Sequence[torch.Tensor]) -> float:
+        """The norm of all parts as one vector, summed in float64."""
+        if self.norm is Norm.L2:
+            return norm(parts)
+        moduli = [t.detach().double().abs() for t in parts if t.numel()]
+        if self.norm is Norm.LINF:
+            return max((float(t.max()) for t in moduli), default=0.0)
+        return math.fsum(float(t.sum()) for t in moduli)
+
+    def witness(self, image: Point) -> Point:
+        """A vector w with <w, image> = ||image||, of norm 1 in the dual norm; in the l2 norm a multiple of it."""
+        if self.norm is Norm.L2:
+            return image
+        return _one_hot(image) if self.norm is Norm.LINF else [t.sign() for t in image]
+
+    def steepest(self, gradient: Point) -> Point:
+        """The vector v with ||v|| <= 1 for which <gradient, v> is largest; zeros for a gradient of zeros."""
+        if self.norm is Norm.L2:
+            length = norm(gradient)
+            return [t / length for t in gradient] if length else gradient
+        return [t.sign() for t in gradient] if self.norm is Norm.LINF else _one_hot(gradient)
+
     def _evaluate(self, x: Sequence[torch.Tensor], change: Change | None) -> Point:
         inputs = {**self.given, **dict(zip(self.names, x, strict=True))}
         values = interpret(self.graph, inputs, self.outputs, self.dtype, change)
@@ -71,6 +97,15 @@ class Function:
             for y in outputs
             if isinstance(y, torch.Tensor)
         ]
+
+
+def _one_hot(parts: Point) -> Point:
+    """The sign of the largest entry in modulus at its place, zeros elsewhere."""
+    place = max(range(len(parts)), key=lambda i: float(parts[i].abs().max()) if parts[i].numel() else -1.0)
+    chosen = [torch.zeros_like(t) for t in parts]
+    entry = int(parts[place].abs().argmax())
+    chosen[place].view(-1)[entry] = parts[place].reshape(-1)[entry].sign()
+    return chosen
 
 
 def norm(parts: Sequence[torch.Tensor]) -> float:

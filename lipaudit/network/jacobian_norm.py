@@ -87,16 +87,21 @@ def steepest_direction(function: Function, x: Point, generator: torch.Generator)
 
 def _of_few_outputs(value: Point, pull: Callable[[Point], Point], x: Point) -> Point:
     """The right singular vector J^T u, where u is the eigenvector of J J^T of the largest eigenvalue."""
-    rows = []
-    for i, output in enumerate(value):
-        for j in range(output.numel()):
-            ones = [torch.zeros_like(t) for t in value]
-            ones[i].view(-1)[j] = 1.0
-            rows.append(torch.cat([t.reshape(-1) for t in pull(ones)]))
-    jacobian = torch.stack(rows)
+    jacobian = torch.stack([torch.cat([t.reshape(-1) for t in row]) for row in jacobian_rows(value, pull)])
     u = torch.linalg.eigh(jacobian @ jacobian.T).eigenvectors[:, -1]
     parts = (jacobian.T @ u).split([t.numel() for t in x])
     return _normalised([part.reshape(t.shape) for part, t in zip(parts, x, strict=True)])
+
+
+def jacobian_rows(value: Point, pull: Callable[[Point], Point]) -> list[Point]:
+    """The row of every entry of the outputs, by one vector-Jacobian product each."""
+    rows = []
+    for i, output in enumerate(value):
+        for j in range(output.numel()):
+            unit = [torch.zeros_like(t) for t in value]
+            unit[i].view(-1)[j] = 1.0
+            rows.append(pull(unit))
+    return rows
 
 
 def _normalised(parts: Point) -> Point:

@@ -26,8 +26,9 @@ from lipaudit.graph.node import Graph, Node
 from lipaudit.network.input_parts import disjoint_parts
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.part import Shortcut
-from lipaudit.rules.effect import Combination, Effect, Settings, Status
-from lipaudit.rules.rule import apply_rule
+from lipaudit.rules.effect import Effect, Settings, Status
+from lipaudit.rules.norm import Norm
+from lipaudit.rules.rule import apply_rule, apply_rule_in
 from lipaudit.spectral.bracket import Bracket, Rigor
 
 
@@ -57,15 +58,18 @@ class Propagation:
 
 
 def evaluate_rules(
-    graph: Graph, settings: Settings, progress: Callable[[int, int, str], None] | None = None
+    graph: Graph, settings: Settings, progress: Callable[[int, int, str], None] | None = None, norm: Norm = Norm.L2
 ) -> dict[str, Effect]:
-    """The effect of every node that is not a network input, in topological order."""
+    """The effect of every node that is not a network input, in topological order.
+
+    ``settings`` say how the norms of weights are found in the l2 norm; in the others they are sums of moduli.
+    """
     nodes = [n for n in graph if n.op != "input"]
     effects = {}
     for position, node in enumerate(nodes):
         if progress is not None:
             progress(position, len(nodes), node.module or node.name)
-        effects[node.name] = apply_rule(node, settings)
+        effects[node.name] = apply_rule(node, settings) if norm is Norm.L2 else apply_rule_in(norm, node)
     if progress is not None:
         progress(len(nodes), len(nodes), "")
     return effects
@@ -77,18 +81,19 @@ def propagate(
     extents: Extents | None = None,
     wider: Propagation | None = None,
     shortcuts: Mapping[str, Shortcut] | None = None,
+    norm: Norm = Norm.L2,
 ) -> Propagation:
     """Constants of every node with respect to the network's input, on the domain of ``extents`` (default: all inputs).
 
     ``wider`` are those on a domain that contains this one: they hold here as well, and the smaller ones count. So do ``shortcuts``, the
-    constants of parts of the network by the nodes in which they end (:mod:`lipaudit.network.shortcuts`).
+    constants of parts of the network by the nodes in which they end (:mod:`lipaudit.network.shortcuts`). ``norm`` is that of the effects:
+    the outputs join as it says, and parts of the input are looked at in the l2 norm only.
     """
     shortcuts = shortcuts or {}
     taken: dict[str, str] = {}  # nodes whose constant is that of a shortcut, and where it begins
     values: dict[str, Value] = {}
-    parts: list[dict[str, Value]] = [
-        {name: Value(Status.FINITE, log) for name, log in part.items()} for part in disjoint_parts(graph)
-    ]
+    disjoint = disjoint_parts(graph) if norm is Norm.L2 else []
+    parts = [{name: Value(Status.FINITE, log) for name, log in part.items()} for part in disjoint]
     apart: set[str] = set()  # nodes whose constant is that of the parts together
     effects = dict(effects)
     estimated: set[str] = set()  # nodes behind an operation whose constant is an estimate
@@ -111,8 +116,11 @@ def propagate(
         if extents is not None:
             extents.record(node, effects.get(node.name))
     outputs = {name: values[name] for name in graph.outputs}
-    network = join_outputs([values[name] for name in graph.outputs])  # an output that is returned twice counts twice
-    elasticities = _elasticities(graph, effects, values, parts, apart, taken) if network.status is Status.FINITE else {}
+    network = join_outputs(
+        [values[name] for name in graph.outputs], norm
+    )  # an output that is returned twice counts twice
+    finite = network.status is Status.FINITE
+    elasticities = _elasticities(graph, effects, values, parts, apart, taken, norm) if finite else {}
     return Propagation(effects, values, outputs, network, elasticities, shortcuts)
 
 
@@ -190,19 +198,18 @@ def combine(effect: Effect, node: Node, values: Mapping[str, Value]) -> Value:
         c * Bracket(-math.inf, v.log_upper, v.rigor) if v.status is Status.FINITE else c
         for c, v in zip(effect.factors, before, strict=True)
     ]
-    join = Bracket.sum if effect.combination is Combination.SUM else Bracket.root_sum_squares
-    total = join(terms)
+    total = effect.combination.total(terms)
     return Value(Status.FINITE, total.log_upper, total.rigor)
 
 
-def join_outputs(outputs: Sequence[Value]) -> Value:
-    """The constant of several outputs taken as one vector: L^2 = sum of L_j^2; of one output its own."""
+def join_outputs(outputs: Sequence[Value], norm: Norm = Norm.L2) -> Value:
+    """The constant of several outputs taken as one vector: L^2 = sum of L_j^2 in the l2 norm; of one output its own."""
     status = _worst([v.status for v in outputs])
     if status is not Status.FINITE:
         return Value(status)
     if len(outputs) == 1:
         return outputs[0]
-    total = Bracket.root_sum_squares([Bracket(-math.inf, v.log_upper, v.rigor) for v in outputs])
+    total = norm.of_parts([Bracket(-math.inf, v.log_upper, v.rigor) for v in outputs])
     return Value(Status.FINITE, total.log_upper, total.rigor)
 
 
@@ -221,6 +228,7 @@ def _elasticities(
     parts: list[dict[str, Value]],
     apart: set[str],
     taken: Mapping[str, str],
+    norm: Norm,
 ) -> dict[str, float]:
     """Reverse accumulation of d log L(network) / d log L(node); that of a node's constant is the same number.
 
@@ -230,7 +238,7 @@ def _elasticities(
     routes: list[Mapping[str, Value]] = [values, *parts]
     weights = [dict.fromkeys((n.name for n in graph), 0.0) for _ in routes]
     logs = [values[name].log_upper for name in graph.outputs]
-    for name, share in zip(graph.outputs, _shares(logs, 2), strict=True):
+    for name, share in zip(graph.outputs, _shares(logs, norm.power), strict=True):
         weights[0][name] += share
     for node in reversed(graph.nodes):
         if node.op == "input":
@@ -258,13 +266,16 @@ def _pass_back(node: Node, effect: Effect, values: Mapping[str, Value], weights:
         -math.inf if c.log_upper == -math.inf else c.log_upper + values[ref.name].log_upper
         for c, ref in zip(effect.factors, node.refs, strict=True)
     ]
-    for ref, share in zip(node.refs, _shares(terms, 1 if effect.combination is Combination.SUM else 2), strict=True):
+    for ref, share in zip(node.refs, _shares(terms, effect.combination.power), strict=True):
         weights[ref.name] += weights[node.name] * share
 
 
-def _shares(logs: list[float], power: int) -> list[float]:
+def _shares(logs: list[float], power: float) -> list[float]:
+    """The share of each term in a sum of their powers; where only the largest counts, the first that is."""
     top = max(logs, default=-math.inf)
     if math.isinf(top):
         return [0.0] * len(logs)
+    if math.isinf(power):
+        return [float(i == logs.index(top)) for i in range(len(logs))]
     parts = [math.exp(power * (log - top)) for log in logs]
     return [p / sum(parts) for p in parts]

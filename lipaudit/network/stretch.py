@@ -1,4 +1,4 @@
-"""What is measured between two inputs: ||f(x) - f(y)|| / ||x - y||, with rounding subtracted.
+"""What is measured between two inputs: ||f(x) - f(y)|| / ||x - y|| in the norm of the function, with rounding subtracted.
 
 The inputs are numbers of the network's own input precision where the domain allows it, else of float64, so that they are given
 exactly; the function is the captured graph with the weights that the stored numbers define, evaluated in float64. How far rounding
@@ -60,16 +60,16 @@ def measure(
     here = function(start)
     noise = _noise(function, start, here)
     best, end = -math.inf, start
-    for step in _steps(start, distances):
+    for step in _steps(function.size(start), distances):
         there = placed(function, domain, [a + step * d.double() for a, d in zip(start, direction, strict=True)], narrow)
-        distance = norm(_difference(start, there))
-        change = norm(_difference(here, function(there)))
+        distance = function.size(_difference(start, there))
+        change = function.size(_difference(here, function(there)))
         if distance and math.isfinite(change) and (change - 2 * noise) / distance > best:
             best, end = (change - 2 * noise) / distance, there
     changed = function(end)
-    change = norm(_difference(here, changed)) * (1 - _ROUNDING) - noise - _noise(function, end, changed)
+    change = function.size(_difference(here, changed)) * (1 - _ROUNDING) - noise - _noise(function, end, changed)
     change = max(0.0, change) if math.isfinite(change) else 0.0
-    return Pair(_named(function, start), _named(function, end), norm(_difference(start, end)), change)
+    return Pair(_named(function, start), _named(function, end), function.size(_difference(start, end)), change)
 
 
 def _named(function: Function, x: Point) -> dict[str, torch.Tensor]:
@@ -81,11 +81,10 @@ def _named(function: Function, x: Point) -> dict[str, torch.Tensor]:
     return named
 
 
-def _steps(x: Point, distances: Sequence[float]) -> Iterator[float]:
-    size = norm(x) or 1.0
+def _steps(size: float, distances: Sequence[float]) -> Iterator[float]:
     for distance in distances:
-        yield distance * size
-        yield -distance * size
+        yield distance * (size or 1.0)
+        yield -distance * (size or 1.0)
 
 
 def _difference(first: Point, second: Point) -> Point:
@@ -96,7 +95,7 @@ def _noise(function: Function, x: Point, value: Point) -> float:
     """How far rounding moves the outputs at ``x``."""
     unit = max(UNIT_ROUNDOFF, _constants_error(function.graph))
     changes = perturbations([function.place], lambda _: unit)
-    return FACTOR * max(norm(_difference(value, function(x, change))) for change in changes)
+    return FACTOR * max(function.size(_difference(value, function(x, change))) for change in changes)
 
 
 def _constants_error(graph: Graph) -> float:

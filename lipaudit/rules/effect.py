@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,10 +21,25 @@ class Status(StrEnum):
 
 
 class Combination(StrEnum):
-    """How the constants of several data-dependent inputs combine: L_out = sum_i c_i L_i or sqrt(sum_i (c_i L_i)^2)."""
+    """How the constants of several data-dependent inputs combine: L_out = sum_i c_i L_i, sqrt(sum_i (c_i L_i)^2) or max_i c_i L_i."""
 
     SUM = "sum"  # f(x, y) = f1(x) + f2(y), the general triangle inequality
     ROOT_SUM_SQUARES = "root_sum_squares"  # the inputs land in disjoint entries, or one entry picks one input
+    MAXIMUM = "maximum"  # the same in the l-infinity norm
+
+    @property
+    def power(self) -> float:
+        """p of the sum (sum_i (c_i L_i)^p)^(1/p)."""
+        return {Combination.SUM: 1.0, Combination.ROOT_SUM_SQUARES: 2.0, Combination.MAXIMUM: math.inf}[self]
+
+    def total(self, terms: Iterable[Bracket]) -> Bracket:
+        """What the terms c_i L_i make together."""
+        joins = {
+            Combination.SUM: Bracket.sum,
+            Combination.ROOT_SUM_SQUARES: Bracket.root_sum_squares,
+            Combination.MAXIMUM: Bracket.maximum,
+        }
+        return joins[self](terms)
 
 
 @dataclass(frozen=True)
@@ -78,8 +93,7 @@ class Effect:
     @property
     def constant(self) -> Bracket:
         """One figure for the report: the factors joined as if every input had constant 1."""
-        join = Bracket.sum if self.combination is Combination.SUM else Bracket.root_sum_squares
-        return self.factors[0] if len(self.factors) == 1 else join(self.factors)
+        return self.factors[0] if len(self.factors) == 1 else self.combination.total(self.factors)
 
     @property
     def rigor(self) -> Rigor:

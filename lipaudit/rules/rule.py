@@ -1,4 +1,4 @@
-"""One registry of operations, each with up to six facets side by side.
+"""One registry of operations, each with up to seven facets side by side.
 
 - **constant**: how far the operation can stretch a difference of its inputs (:class:`Rule`). An operation without one is
   ``unsupported``; it is never counted as 1.
@@ -9,6 +9,8 @@
 - **pull_back**: a quadratic form on the output carried back to the inputs (:mod:`lipaudit.rules.pull_back`).
 - **movement**: how far the Jacobian can move while the inputs stay near a centre (:mod:`lipaudit.rules.movement`). Functions of each entry
   need none: it follows from their slopes (:mod:`lipaudit.rules.entry_slopes`).
+- **induced_norm**: the constant in the l-infinity and l1 norm, given that in the l2 norm (:mod:`lipaudit.rules.induced_facets`). Without
+  it the operation is ``unsupported`` in these norms.
 
 :func:`operations` names operations by their overloads, ``operations("aten.tanh.default").constant(...)``; its methods register facets for
 all of them. A second facet of one kind for one operation is an error.
@@ -30,24 +32,29 @@ from lipaudit.graph.aliases import canonical
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import ALIASES
 from lipaudit.rules.effect import Effect, Settings, Status
+from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.inexact_constants import numerical, without_margin
 from lipaudit.rules.movement import Movement, MovementFunction, Neighbourhood
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.pull_back import PullBackFunction, QuadraticForm, Weights
 from lipaudit.rules.radii_facets import entrywise as entrywise_radii
 from lipaudit.rules.radii_facets import whole_tensor
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
 from lipaudit.spectral.interval import Interval
+from lipaudit.spectral.oracle import UnknownNorms
 
 ConstantFunction: TypeAlias = Callable[[Node, Settings], Effect]
 RadiiFunction: TypeAlias = Callable[[Node, Effect, tuple[Magnitude, ...]], tuple[Radii, ...]]
 RegionFunction: TypeAlias = Callable[[Node, tuple[Magnitude, ...]], Region | None]
+InducedFunction: TypeAlias = Callable[[Node, Effect, Norm], Effect]
 IntervalFunction: TypeAlias = Callable[[Node, tuple[Interval, ...]], Interval | tuple[Interval, ...]]
 _Facet = TypeVar("_Facet", bound=Callable[..., object])
 _Radii = TypeVar("_Radii", bound=RadiiFunction)
 _Region = TypeVar("_Region", bound=RegionFunction)
 _Interval = TypeVar("_Interval", bound=IntervalFunction)
 _PullBack = TypeVar("_PullBack", bound=PullBackFunction)
+_Induced = TypeVar("_Induced", bound=InducedFunction)
 _Movement = TypeVar("_Movement", bound=MovementFunction)
 
 
@@ -58,7 +65,8 @@ class Rule:
     ``family`` is the module that registers it.
     ``exact`` claims that the factor equals the operation's true constant (up to the tolerance); conformance checks it.
     ``two_sided`` says that the factor's lower end is a lower bound of the operation's true constant (always so if exact).
-    ``entrywise`` says that the factor bounds the slope of a function of each entry by itself; it gives the radii as well.
+    ``entrywise`` says that the factor bounds the slope of a function of each entry by itself; it gives the radii, and the constants in
+    other norms as well.
     ``trivial`` marks operations that neither stretch nor compute anything (views, dropout in eval mode): they get no row
     in the report's table of layers.
     ``where_bounded`` marks operations that, for some operands, have a constant only where those are bounded
@@ -93,13 +101,14 @@ class Operation:
     interval: IntervalFunction | None = None
     pull_back: PullBackFunction | None = None
     movement: MovementFunction | None = None
+    induced_norm: InducedFunction | None = None
 
 
 def _with_aliases(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n for name in names for n in (name, *(a for a, operation in ALIASES.items() if operation == name)))
 
 
-FACETS = ("constant", "radii", "region", "interval", "pull_back", "movement")
+FACETS = ("constant", "radii", "region", "interval", "pull_back", "movement", "induced_norm")
 _OPERATIONS: dict[str, Operation] = {}
 
 
@@ -157,6 +166,7 @@ class Operations:
             _register(self.names, "constant", entry)
             if entrywise:
                 _register(self.names, "radii", entrywise_radii)
+                _register(self.names, "induced_norm", same_in_every_norm)
             return function
 
         return register
@@ -180,6 +190,10 @@ class Operations:
     def movement(self, function: _Movement) -> _Movement:
         """Register how far the Jacobian moves while the operands stay near a centre."""
         return self._facet("movement", function)
+
+    def induced_norm(self, function: _Induced) -> _Induced:
+        """Register the constants in the l-infinity and l1 norm, given the effect in the l2 norm with norms of weights left open."""
+        return self._facet("induced_norm", function)
 
     def _facet(self, facet: str, function: _Facet) -> _Facet:
         _register(self.names, facet, function)
@@ -240,6 +254,27 @@ def apply_rule(node: Node, settings: Settings) -> Effect:
             f"rule {entry.name} needs bounded operands of {node.name} but is not registered where_bounded"
         )
     return numerical(effect) if without_margin(node) else effect
+
+
+def apply_rule_in(norm: Norm, node: Node) -> Effect:
+    """The effect of a node in the l-infinity or l1 norm; ``unsupported`` where no constant is registered in these norms.
+
+    On finitely many entries all norms are equivalent: what has no finite constant in the l2 norm has none in any other.
+    """
+    effect = apply_rule(node, Settings(UnknownNorms()))
+    if effect.status is not Status.FINITE:
+        return replace(effect, given=None)
+    function = find_operation(node.op).induced_norm
+    if function is None:
+        return Effect.unsupported(f"no rule for {node.op} in the {norm.value} norm")
+    if any(t.dtype.is_complex for t in (*(r.info for r in node.refs), *node.outputs)):
+        return Effect.unsupported(f"the rule of {node.op} in the {norm.value} norm holds for real tensors only")
+    induced = function(canonical(node), effect, norm)
+    if induced.status is Status.FINITE and len(induced.factors) != len(node.refs):
+        raise RegistryError(
+            f"the {norm.value} norm of {node.op} has {len(induced.factors)} factors for {len(node.refs)} inputs"
+        )
+    return numerical(induced) if without_margin(node) else induced
 
 
 def radii_of(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:

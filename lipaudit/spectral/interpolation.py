@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import torch
 
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral import directed_rounding
+from lipaudit.spectral.absolute_sums import largest_sums
+from lipaudit.spectral.bracket import Bracket, log_down
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 from lipaudit.spectral.separable import axis_norm
 
@@ -66,12 +68,32 @@ def nearest_copies(kernel: str, size: int, outputs: int, scale: float | None) ->
 
 
 def resize_axis_norm(matrix: torch.Tensor, tol: float) -> Bracket:
-    """Certified bracket of the norm of one axis's matrix of linear or cubic interpolation.
+    """Certified bracket of the norm of one axis's matrix of linear or cubic interpolation."""
+    return axis_norm(matrix, _entry_error(matrix), tol)
+
+
+def resize_axis_sums(matrix: torch.Tensor) -> tuple[Bracket, Bracket]:
+    """Its largest sums of moduli of a row and of a column; entries that are not zero, and two beside them, may be off.
+
+    >>> [round(sums.upper, 9) for sums in resize_axis_sums(torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))]
+    [1.0, 1.5]
+    """
+    off = _entry_error(matrix) * float(matrix.abs().max()) * (1 + 2**-40)
+    sums = []
+    for axis, bracket in zip((1, 0), largest_sums(matrix), strict=True):
+        slack = off * (int((matrix != 0).sum(axis).max()) + 2)
+        lower = directed_rounding.add(bracket.lower, -slack, up=False)
+        upper = Bracket.sum((bracket, Bracket.at_most(slack))).log_upper
+        sums.append(Bracket(log_down(max(lower, 0.0)), upper))
+    return sums[0], sums[1]
+
+
+def _entry_error(matrix: torch.Tensor) -> float:
+    """How far an entry may be off, relative to the largest one.
 
     The entries are a continuous, piecewise
     polynomial function of the source coordinate, with a slope of at most 3 and computed with at most 8 roundings of
     numbers up to n + m: each is off by at most 64 u (n + m + 8) relative to the largest entry (weights of an averaging
     filter scale in slope and size alike).
     """
-    error = 64 * UNIT_ROUNDOFF * (sum(matrix.shape) + 8)
-    return axis_norm(matrix, error, tol)
+    return 64 * UNIT_ROUNDOFF * (sum(matrix.shape) + 8)

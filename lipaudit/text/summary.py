@@ -122,7 +122,8 @@ def unit(report: AuditReport) -> str:
     """In what a change of the input counts: where the domain is one of pixels, they are normalised before the network reads them."""
     pixels = report.network.domain == "pixels" or report.settings.radius_in == "pixels"
     normalised = report.model.preprocessing is not None and not pixels_are_the_input(report)
-    return "l2, after normalisation" if pixels and normalised else "l2"
+    norm = report.settings.norm
+    return f"{norm}, after normalisation" if pixels and normalised else norm
 
 
 def _obstacles(report: AuditReport) -> list[str]:

@@ -55,7 +55,9 @@ def test_marks_say_what_is_exact_and_what_needs_bounds() -> None:
         "layer_norm": (False, False),
     }
     table = render(find_rules(), "table").splitlines()
-    assert {"silu [exact]", "multiply [exact] [bounded]", "attention [bounded]", "layer_norm"} <= set(table)
+    assert {"silu [exact] [norms]", "multiply [exact] [bounded] [norms]", "attention [bounded]", "layer_norm"} <= set(
+        table
+    )
 
 
 def test_the_table_fits_a_terminal_and_every_format_names_the_constant() -> None:

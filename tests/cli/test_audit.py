@@ -96,6 +96,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "device": "auto",
                 "tol": 1e-3,
                 "structure": False,
+                "norm": "l2",
                 "domain": "global",
                 "around": None,
                 "radius": None,
@@ -495,7 +496,7 @@ def test_list_prints_names(stage: Stage, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_rules_are_listed_by_pattern_and_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "silu"]) == 0
-    assert "silu [exact]\n  constant    1.09984\n" in capsys.readouterr().out
+    assert "silu [exact] [norms]\n  constant    1.09984\n" in capsys.readouterr().out
     assert main(["rules", "silu", "--format", "json"]) == 0
     assert [entry["rule"] for entry in json.loads(capsys.readouterr().out)] == ["silu"]
     assert main(["rules", "no such operation"]) == 2

@@ -69,6 +69,13 @@ class Sectors:
         largest = (a + d) / 2 + torch.sqrt(((a - d) / 2) ** 2 + b**2)
         return math.sqrt(float(largest.max())) * (1 + 2.0**-40)
 
+    @property
+    def sums(self) -> tuple[float, float]:
+        """The largest sum of moduli of a row and of a column: the constants in the l-infinity and l1 norm, rounded up."""
+        moduli = self.matrices.abs()
+        row, column = (float(moduli.sum(axis).max()) * (1 + 2.0**-40) for axis in (-1, -2))
+        return row, column
+
 
 def sectors(nodes: Iterable[Node], leaves: tuple[str, ...], outputs: tuple[str, ...], tolerance: float) -> Sectors:
     """The matrices of the functions that nodes compute from one or two leaves, entry by entry.

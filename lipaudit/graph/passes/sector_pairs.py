@@ -35,7 +35,8 @@ class SectorPairs:
     """Blocks along ``axis`` that are functions of the blocks of the operand, entry by entry: ``count`` in, ``len(outputs)`` out.
 
     ``nodes`` compute them from ``leaves``; ``stacked`` says that the blocks are the entries of an axis of their own. ``gap`` is the
-    largest jump on the boundary of a sector, relative to the matrices: 0, or a matter of rounding.
+    largest jump on the boundary of a sector, relative to the matrices: 0, or a matter of rounding. ``constant`` is that of the l2
+    norm, ``sums`` are those of the l-infinity and l1 norm.
     """
 
     axis: int
@@ -44,6 +45,7 @@ class SectorPairs:
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
     constant: float
+    sums: tuple[float, float]
     gap: float
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
@@ -103,7 +105,8 @@ def _replaced(
     pieces: Sectors,
 ) -> Match:
     gap = pieces.gap if len(leaves) > 1 else 0.0  # of one number: both sides are 0 at 0
-    payload = SectorPairs(join.axis, join.new, tuple(r.name for r in leaves), names, nodes, pieces.constant, gap)
+    constants = pieces.constant, pieces.sums
+    payload = SectorPairs(join.axis, join.new, tuple(r.name for r in leaves), names, nodes, *constants, gap)
     new = NewNodes(index, node)
     arguments: dict[str, Argument] = {"tensors": tuple(leaves), "dim": join.axis}
     shape = list(node.output.shape)

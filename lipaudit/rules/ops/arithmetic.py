@@ -8,6 +8,7 @@ sqrt(sum_j c_j^2), which is max|c| where nothing is repeated.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -17,6 +18,7 @@ from lipaudit.graph.ops import aten
 from lipaudit.rules.contraction import product_effect, product_factors, product_radii
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.movement import Movement, Neighbourhood, product_movement
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import (
     constant,
     count_refs,
@@ -294,3 +296,40 @@ def broadcast_norm(scale: torch.Tensor, operand: Argument, output: TensorInfo) -
 def products_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
     """A product of two data-dependent tensors."""
     return product_movement(*operands, node.output.shape) if len(operands) == 2 else None
+
+
+@SUMS.induced_norm
+def sums_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """1 and |alpha|; in the l1 norm an entry counts as often as it is broadcast."""
+    alpha = Bracket.exact(abs(number(node, "alpha")))
+    weights = {"self": alpha, "other": _ONE} if node.op.startswith("aten.rsub") else {"self": _ONE, "other": alpha}
+    return _added(node, weights, norm)
+
+
+@LERP.induced_norm
+def interpolation_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """|1 - weight| and |weight|, as for sums."""
+    weight = number(node, "weight")
+    return _added(node, {"self": rounded(abs(1 - weight)), "end": Bracket.exact(abs(weight))}, norm)
+
+
+def _added(node: Node, weights: Mapping[str, Bracket], norm: Norm) -> Effect:
+    copies = {name: 1 if norm is Norm.LINF else repeats(node[name], node.output) for name in weights}
+    return stretch(node, {name: weight * Bracket.exact(float(copies[name])) for name, weight in weights.items()})
+
+
+@(MULTIPLY | DIVIDE).induced_norm
+def scaled_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """A constant factor: its largest modulus; in the l1 norm the largest sum of moduli over the entries that one entry reaches."""
+    varying, fixed = ("self", "other") if count_refs(node["self"]) else ("other", "self")
+    scale = constant(node, fixed)
+    if scale is None:
+        return Effect.unsupported(f"{node.op} with a factor that is neither a number nor a constant tensor")
+    scale = scale.reciprocal().abs() if node.op.startswith("aten.div") else scale.abs()
+    if norm is Norm.LINF:
+        return stretch(node, {varying: rounded(largest(scale))})
+    reach = torch.broadcast_to(scale, node.output.shape).reshape(node.output.shape)
+    padded = (1,) * (len(node.output.shape) - len(shape_of(node[varying]))) + shape_of(node[varying])
+    axes = [axis for axis, length in enumerate(padded) if length == 1]
+    sums = reach.sum(axes, keepdim=True) if axes else reach
+    return stretch(node, {varying: rounded(largest(sums), (math.prod(node.output.shape) + 4) * 2.0**-52)})

@@ -14,7 +14,9 @@ from lipaudit.graph.ops import aten
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
 from lipaudit.graph.passes.sector_pairs import SECTOR_PAIRS, SectorPairs
 from lipaudit.rules.effect import Combination, Effect, Settings
+from lipaudit.rules.induced_facets import picked, same_in_every_norm
 from lipaudit.rules.interval_facets import entries_of_input
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import count_refs, interval_of_operand, repeats, root, shape_of, stretch
 from lipaudit.rules.radii_facets import picked_entries
 from lipaudit.rules.region.magnitude import Magnitude
@@ -171,3 +173,15 @@ def sector_pairs(node: Node, _settings: Settings) -> Effect:
 
 def _rigor(exact: bool) -> Rigor:
     return Rigor.CERTIFIED if exact else Rigor.NUMERICAL
+
+
+for _group in (WHERE, MASKED_FILL, EXTREMUM, CLAMP_TO_TENSOR):
+    _group.induced_norm(picked)
+PAIRS.induced_norm(same_in_every_norm)
+
+
+@SECTORS.induced_norm
+def sectors_in_norm(node: Node, effect: Effect, norm: Norm) -> Effect:
+    """The largest sum of moduli of a row or a column of its matrices: the segment between two points is cut at the sectors' boundaries."""
+    constant = node.payload.sums[norm is Norm.L1]
+    return stretch(node, {"self": Bracket.between(constant * (1 - 2.0**-38), constant, effect.rigor)}, note=effect.note)

@@ -13,6 +13,8 @@ from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT, largest_count
+from lipaudit.rules.induced_facets import picked
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import (
     count_refs,
     interval_of_operand,
@@ -172,3 +174,15 @@ def overwritten_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval
         return Interval()
     keys = [key for key in ("self", "src", "value", "values", "source") if key in node.arguments]
     return reduce(Interval.union, [interval_of_operand(node, key, intervals) for key in keys])
+
+
+for _group in (CAT, STACK, HSTACK, VSTACK):
+    _group.induced_norm(picked)
+
+
+@OVERWRITE.induced_norm
+def overwritten_in_norm(node: Node, effect: Effect, norm: Norm) -> Effect:
+    """Every entry is one of the target's or one of the source's, unless they are added."""
+    if node.get("accumulate"):
+        return Effect.unsupported(f"{node.op.split('.')[1]} that adds has no rule in the {norm.value} norm")
+    return picked(node, effect, norm)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import picked
 from lipaudit.rules.interval_facets import entries_and_places
 from lipaudit.rules.operands import data, number, root, stretch
 from lipaudit.rules.radii_facets import along_dim
@@ -29,3 +30,4 @@ def running_extreme(node: Node, _settings: Settings) -> Effect:
 
 RUNNING_EXTREMES.interval(entries_and_places)
 LOG_SUMS.radii(along_dim)
+(RUNNING_EXTREMES | LOG_SUMS).induced_norm(picked)

@@ -12,13 +12,15 @@ import torch
 
 from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.contraction import matrix_product
-from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, as_convolution
+from lipaudit.graph.linear import CONVOLUTION, CONVOLUTIONS, DENSE, SCALE, Dense, Linear, as_convolution, as_dense
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.graph.ops import aten
-from lipaudit.graph.passes.folding_errors import exact_norm
+from lipaudit.graph.passes.folding_errors import exact_norm, unknown, widened
 from lipaudit.graph.weights import FACTORS, stack
 from lipaudit.rules.contraction import product_factors
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import same_in_every_norm
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import count_refs, repeats, root, rounded, stretch
 from lipaudit.rules.ops.matrix_products import BILINEAR, matrix_norm
 from lipaudit.rules.radii_facets import entrywise, whole_tensor
@@ -26,7 +28,8 @@ from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, merged
 from lipaudit.rules.rule import operations
-from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.absolute_sums import convolution_sums, largest_sums
+from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.geometry import Convolution
 
 KERNEL = "convolution with a data-dependent kernel: no finite constant holds over all inputs"
@@ -211,3 +214,40 @@ def dense_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...]
 
 
 CHANNEL_SCALE.radii(entrywise)
+
+
+@CONVOLVE.induced_norm
+def convolution_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """The largest sum of moduli of a row (l-infinity) or a column (l1) of the convolution at its size, borders included.
+
+    An operator that is off by e in the spectral norm has rows and columns off by e, whose sums are off by sqrt(length) e.
+    """
+    payload = node.payload or as_convolution(node)
+    if payload is None or len(node.refs) > 1:
+        return Effect.unsupported(
+            f"{node.op} with a data-dependent kernel or bias has no rule in the {norm.value} norm"
+        )
+    bracket = convolution_sums(payload)[norm is Norm.L1]
+    reach = payload.channels[norm is Norm.L1] // payload.groups * math.prod(payload.kernel_size)
+    return Effect.stretch(_with_error(bracket, payload, payload.moved * math.sqrt(reach)))
+
+
+@MATRIX.induced_norm
+def dense_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """The largest sum of moduli of a row (l-infinity) or a column (l1) of the matrix."""
+    payload = node.payload or as_dense(node)
+    if payload is None or len(node.refs) > 1:
+        return Effect.unsupported(f"{node.op} in this form has no rule in the {norm.value} norm")
+    return Effect.stretch(_with_error(largest_sums(payload.weight)[norm is Norm.L1], payload))
+
+
+def _with_error(bracket: Bracket, linear: Linear, moved: float = 0.0) -> Bracket:
+    """The sum of the exact entries, each of which is known up to a relative error, and of an operator that is off by ``moved``."""
+    if unknown(linear):
+        return Bracket(-math.inf, bracket.log_upper, Rigor.NUMERICAL)
+    if linear.error:
+        bracket = bracket * rounded(1.0, 2 * linear.error)
+    return widened(bracket, moved * (1 + 2.0**-40))
+
+
+CHANNEL_SCALE.induced_norm(same_in_every_norm)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.interval_facets import entries_of_input
 from lipaudit.rules.operands import number, stretch
 from lipaudit.rules.radii_facets import entries_and_whole
@@ -37,6 +38,7 @@ def reorder(node: Node, _settings: Settings) -> Effect:
 
 
 ALL.interval(entries_of_input)
+ALL.induced_norm(same_in_every_norm)
 
 
 @PERMUTE.radii

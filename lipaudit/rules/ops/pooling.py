@@ -16,13 +16,16 @@ import torch
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import picked
 from lipaudit.rules.interval_facets import ZERO, entries_and_places, entries_of_input
 from lipaudit.rules.movement import Move, Movement, Neighbourhood
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, integers, number, root, rounded, stretch
 from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Axes, Radii, merged
 from lipaudit.rules.rule import operations
+from lipaudit.spectral.absolute_sums import largest_sums
 from lipaudit.spectral.bracket import Bracket
 from lipaudit.spectral.interval import Interval
 from lipaudit.spectral.separable import (
@@ -101,22 +104,38 @@ def adaptive_max_pool(node: Node, _settings: Settings) -> Effect:
 )
 def avg_pool(node: Node, settings: Settings) -> Effect:
     """Average pooling with padding, ceil mode, count_include_pad and divisor_override."""
+    effect = _average(*_averages(node), node, settings)
+    if node.get("divisor_override") is None or not effect.factors:
+        return effect
+    return stretch(node, {"self": effect.factors[0] * _override(node)})
+
+
+def _override(node: Node) -> Bracket:
+    """1 / |divisor| for a divisor of one's own, 1 without."""
+    return (
+        Bracket.exact(1.0)
+        if node.get("divisor_override") is None
+        else rounded(1 / abs(number(node, "divisor_override")))
+    )
+
+
+def _averages(node: Node) -> tuple[list[list[range]], tuple[int, ...], list[list[int]]]:
+    """Windows, sizes and divisors of every axis; a divisor of one's own counts as 1."""
     sizes, outputs = _spatial(node)
+    if node.op in ADAPTIVE_AVG_POOL.names:
+        windows = [adaptive_windows(n, m) for n, m in zip(sizes, outputs, strict=True)]
+        return windows, sizes, [[len(w) for w in axis] for axis in windows]
     kernel = integers(node, "kernel_size", len(sizes))
     stride = integers(node, "stride", len(sizes)) or kernel
     padding = integers(node, "padding", len(sizes))
-    override = node.get("divisor_override")
-    geometry = list(zip(_windows(node), sizes, outputs, kernel, stride, padding, strict=True))
-    if override is not None:
+    windows = _windows(node)
+    if node.get("divisor_override") is not None:
         divisors = [[1] * m for m in outputs]
     elif node["count_include_pad"]:
-        divisors = [padded_lengths(n, m, k, s, p) for _, n, m, k, s, p in geometry]
+        divisors = [padded_lengths(*axis) for axis in zip(sizes, outputs, kernel, stride, padding, strict=True)]
     else:
-        divisors = [[len(w) for w in windows] for windows, *_ in geometry]
-    effect = _average([windows for windows, *_ in geometry], sizes, divisors, node, settings)
-    if override is None or not effect.factors:
-        return effect
-    return stretch(node, {"self": effect.factors[0] * rounded(1 / abs(number(node, "divisor_override")))})
+        divisors = [[len(w) for w in axis] for axis in windows]
+    return windows, sizes, divisors
 
 
 @ADAPTIVE_AVG_POOL.constant(
@@ -126,9 +145,7 @@ def avg_pool(node: Node, settings: Settings) -> Effect:
 )
 def adaptive_avg_pool(node: Node, settings: Settings) -> Effect:
     """Average pooling to a given size."""
-    sizes, outputs = _spatial(node)
-    windows = [adaptive_windows(n, m) for n, m in zip(sizes, outputs, strict=True)]
-    return _average(windows, sizes, [[len(w) for w in axis] for axis in windows], node, settings)
+    return _average(*_averages(node), node, settings)
 
 
 def _average(
@@ -150,6 +167,19 @@ def _average(
             )
         brackets.append(norms[key])
     return stretch(node, {"self": separable_norm(brackets)})
+
+
+(MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL).induced_norm(picked)
+
+
+@(AVG_POOL | ADAPTIVE_AVG_POOL).induced_norm
+def averages_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """The largest sums of a row, or of a column, of one matrix per axis multiply."""
+    factor = _override(node)
+    for windows, size, divisors in zip(*_averages(node), strict=True):
+        sums = largest_sums(averaging_matrix(windows, size, divisors))[norm is Norm.L1]
+        factor = factor * sums * rounded(1.0, 2.0**-52)  # one rounded division per entry
+    return stretch(node, {"self": factor})
 
 
 @(MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL | AVG_POOL | ADAPTIVE_AVG_POOL).radii

@@ -7,7 +7,9 @@ import math
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.interval_facets import NOT_NEGATIVE, always, entries_and_places, entries_of_input
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, inverse_root, is_float, number, numel, root, rounded, stretch
 from lipaudit.rules.radii_facets import ONE, along_dim
 from lipaudit.rules.region.axes import along, reduced
@@ -189,3 +191,22 @@ def cumsum(node: Node, _settings: Settings) -> Effect:
 
 
 CUMSUM.radii(along_dim)
+
+
+(EXTREMES | EXTREMES_AND_PLACES | SORTED | RANKED | TOPK).induced_norm(same_in_every_norm)
+
+
+@(MEAN | SUM).induced_norm
+def sums_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """A row of m entries 1 or 1/m, a column of one of them."""
+    m = Bracket.exact(float(_length(node)))
+    if node.op.startswith("aten.mean"):
+        return stretch(node, {"self": 1.0 if norm is Norm.LINF else rounded(1 / _length(node))})
+    return stretch(node, {"self": m if norm is Norm.LINF else 1.0})
+
+
+@CUMSUM.induced_norm
+def cumsum_in_norm(node: Node, _effect: Effect, _norm: Norm) -> Effect:
+    """The triangular matrix of ones has a row and a column of n ones."""
+    shape = data(node, "self").shape
+    return stretch(node, {"self": float(shape[int(number(node, "dim"))] if shape else 1)})

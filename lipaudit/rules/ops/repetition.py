@@ -12,6 +12,7 @@ from lipaudit.graph.node import Argument, Constant, Node, Ref
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.index_probe import PROBE_LIMIT, largest_count, reduced
+from lipaudit.rules.induced_facets import adjoint_of_picked, picked
 from lipaudit.rules.interval_facets import ZERO, entries_and_zeros, entries_of_input
 from lipaudit.rules.operands import (
     constant,
@@ -217,3 +218,8 @@ def _too_large(node: Node) -> Effect:
         f"counting the copies that {node.op.split('.')[1]} makes takes more than {PROBE_LIMIT} elements; "
         "audit a smaller input"
     )
+
+
+for _group in (EXPAND, REPEAT, REPEAT_EACH, PAD, COPYING_PAD, UNFOLD, IM2COL, INDEX_SELECT, PICK):
+    _group.induced_norm(picked)
+COL2IM.induced_norm(adjoint_of_picked)

@@ -11,13 +11,15 @@ from itertools import product
 
 from lipaudit.graph.node import Node
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import picked
 from lipaudit.rules.interval_facets import entries_of_input
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, root, stretch
 from lipaudit.rules.ops.pooling import MATRIX_LIMIT, axis_tolerance
 from lipaudit.rules.radii_facets import entries_and_whole
 from lipaudit.rules.rule import operations
 from lipaudit.spectral.bracket import Bracket
-from lipaudit.spectral.interpolation import nearest_copies, resize_axis_norm, resize_matrix
+from lipaudit.spectral.interpolation import nearest_copies, resize_axis_norm, resize_axis_sums, resize_matrix
 from lipaudit.spectral.separable import axis_norm, separable_norm
 
 _KERNELS = (
@@ -94,6 +96,21 @@ def _resize(node: Node, settings: Settings) -> Effect:
                 norms[axis] = resize_axis_norm(matrix, axis_tolerance(settings))
         brackets.append(norms[axis])
     return stretch(node, dict.fromkeys(("self", "input"), separable_norm(brackets)))
+
+
+NEAREST.induced_norm(picked)
+
+
+@(LINEAR | CUBIC).induced_norm
+def resized_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """The largest sums of moduli of a row, or of a column, of one matrix per axis multiply."""
+    kernel = node.op.split(".")[1]
+    sizes = data(node, "self" if "self" in node.arguments else "input").shape[2:]
+    outputs, corners = node.output.shape[2:], bool(node["align_corners"])
+    factor = Bracket.exact(1.0)
+    for axis in zip(sizes, outputs, _scales(node, len(sizes)), strict=True):
+        factor = factor * resize_axis_sums(resize_matrix(kernel, *axis, corners, sizes == outputs))[norm is Norm.L1]
+    return stretch(node, dict.fromkeys(("self", "input"), factor))
 
 
 # the weights of linear interpolation are not negative and add up to 1, those of cubic have signs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import picked
 from lipaudit.rules.interval_facets import entries_and_zeros, entries_of_input
 from lipaudit.rules.operands import interval_of_number, number, stretch
 from lipaudit.rules.ops.permutations import same_axes
@@ -38,6 +39,8 @@ def subset(node: Node, _settings: Settings) -> Effect:
 
 for _group in (SLICE, TRIANGLES, CONSTANT_PADDING):
     _group.radii(same_axes)
+for _group in PARTS:
+    _group.induced_norm(picked)
 DIAGONAL.radii(entries_and_whole)
 DIAGONAL_MATRIX.radii(entries_and_whole)
 

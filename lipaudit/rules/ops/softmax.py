@@ -7,8 +7,10 @@ import math
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.interval_facets import always
 from lipaudit.rules.movement import Movement, Neighbourhood, softmax_movement
+from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, number, numel, root, stretch
 from lipaudit.rules.ops.reduction import reduced_axes
 from lipaudit.rules.radii_facets import ONE, along_dim
@@ -82,3 +84,19 @@ def logsumexp_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """From the largest entry to that plus log(n) for n entries."""
     count = numel(data(node, "self")) // max(1, numel(node.output))
     return intervals[0] + Interval(0.0, Interval.point(float(max(1, count))).log().high)
+
+
+@SOFTMAX.induced_norm
+def softmax_in_norm(node: Node, _effect: Effect, _norm: Norm) -> Effect:
+    """J = diag(p) - p p^T is symmetric, and row i has the moduli p_i (1 - p_i) and p_i p_j: 2 p_i (1 - p_i) <= 1/2 in all."""
+    return stretch(node, {"self": 0.5 if _length(node) > 1 else 0.0})
+
+
+@LOG_SOFTMAX.induced_norm
+def log_softmax_in_norm(node: Node, _effect: Effect, norm: Norm) -> Effect:
+    """J = I - 1 p^T: row i sums to 2 (1 - p_i) <= 2, column j to 1 - p_j + (n - 1) p_j <= n - 1 over n > 1 entries."""
+    length = _length(node)
+    return stretch(node, {"self": 0.0 if length == 1 else 2.0 if norm is Norm.LINF else float(length - 1)})
+
+
+LOGSUMEXP.induced_norm(same_in_every_norm)  # the gradient p has entries of at most 1, which add up to 1

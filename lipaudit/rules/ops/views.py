@@ -5,6 +5,7 @@ from __future__ import annotations
 from lipaudit.graph.node import Node, TensorInfo
 from lipaudit.graph.ops import DROPOUTS, aten
 from lipaudit.rules.effect import Effect, Settings
+from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.interval_facets import entries_of_input
 from lipaudit.rules.operands import data, interval_of_number, is_float, stretch
 from lipaudit.rules.region.axes import reshaped
@@ -39,6 +40,7 @@ def reshaped_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...])
 
 
 RESHAPE.interval(entries_of_input)
+RESHAPE.induced_norm(same_in_every_norm)
 
 
 @CLONE.constant(
@@ -110,6 +112,8 @@ def getitem_radii(_node: Node, _effect: Effect, operands: tuple[Magnitude, ...])
 
 
 ONE_OUTPUT.interval(entries_of_input)
+ONE_OUTPUT.induced_norm(same_in_every_norm)
+FILLED.induced_norm(same_in_every_norm)
 
 
 @FILLED.constant(

@@ -188,5 +188,5 @@ SIDES = tuple(
     Node(name, f"aten.{name}.default", {"self": Ref(read, HALF)}, (HALF,))
     for name, read in (("relu", "x"), ("abs", "y"))
 )
-sides = SectorPairs(1, False, ("x", "y"), ("relu", "abs"), SIDES, 1.0, 0.0)
+sides = SectorPairs(1, False, ("x", "y"), ("relu", "abs"), SIDES, 1.0, (1.0, 1.0), 0.0)
 case(SECTOR_PAIRS, self=X, payload=sides, function=sides.evaluate)
