@@ -17,6 +17,7 @@ from lipaudit.network.bound import BoundFunction, NetworkBound, Problem, Result
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.bound import quadratic_forms
 from lipaudit.network.local.bound import jacobian_at_centre
+from lipaudit.network.local.forms import forms_on_domain
 from lipaudit.network.product_rule import product_rule
 from lipaudit.network.propagate import Value, join_outputs
 from lipaudit.rules.effect import Status
@@ -26,7 +27,7 @@ from lipaudit.spectral.bracket import Rigor
 NETWORK_BOUNDS: dict[str, BoundFunction] = {
     "product": product_rule,
     "jacobian at the centre": jacobian_at_centre,
-    "forms": quadratic_forms,
+    "forms": lambda problem: quadratic_forms(problem) if problem.domain is GLOBAL else forms_on_domain(problem),
 }
 # the methods that search, and are left out where no work is allowed
 _SEARCHES = frozenset({"forms"})

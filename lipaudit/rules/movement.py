@@ -53,11 +53,28 @@ class Move:
 
 
 @dataclass(frozen=True, eq=False)
+class Choices:
+    """Entries of an output that are the largest of some entries of the operand, by flat positions.
+
+    Every entry o of the output picks ``winners[o]`` at the centre. Elsewhere it may pick ``others[k]`` for the k with ``outputs[k]`` = o:
+    its gradient is that of the winner plus sum_k c_k (that of others[k] - that of the winner) with all c_k in [0, 1].
+    """
+
+    winners: torch.Tensor
+    outputs: torch.Tensor
+    others: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Movement:
-    """One move per operand, None for one in which the operation is linear; ``remainder`` has the shape of the output."""
+    """One move per operand, None for one in which the operation is linear; ``remainder`` has the shape of the output.
+
+    ``choices`` says more of a maximum over entries of its only operand.
+    """
 
     moves: tuple[Move | None, ...]
     remainder: torch.Tensor | None = None
+    choices: Choices | None = None
 
 
 MovementFunction: TypeAlias = Callable[[Node, tuple[Neighbourhood, ...]], Movement | None]

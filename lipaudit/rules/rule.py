@@ -305,6 +305,11 @@ def pull_back_of(node: Node, form: QuadraticForm, weights: Weights) -> tuple[Qua
     return None if function is None else function(canonical(node), form, weights)
 
 
+def has_movement(node: Node) -> bool:
+    """Whether it is registered how far the Jacobian of a node's operation moves."""
+    return find_operation(node.op).movement is not None
+
+
 def movement_of(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
     """How far the Jacobian of a node moves in the neighbourhoods of its operands, None where nothing is known."""
     function = find_operation(node.op).movement

@@ -119,6 +119,8 @@ def start(
     if isinstance(step, Slopes):
         low, high = interval(step, space)
         weights = weights * (1 + abs(low + high) / 2 / max((high - low) / 2, 1e-6))
+    if not isinstance(step, Windows | Groups) and step.raised is not None:
+        weights = weights * step.raised
     return weights.log()
 
 

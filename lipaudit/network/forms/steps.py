@@ -20,6 +20,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import torch
+
 from lipaudit.graph.node import Node
 
 
@@ -52,13 +54,18 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Every entry is a function of its own entry with slopes in [low, high]."""
+    """Every entry is a function of its own entry with slopes in [low, high].
+
+    ``raised`` is by how much more than the norm of the form multipliers start from, entry by entry: for z = s v + w with |w| <= d |v| it is
+    1 + |s| / d, at which a number h carries back as h (|s| + d)^2.
+    """
 
     output: Tensor
     sources: tuple[Tensor]
     low: float
     high: float
     node: Node
+    raised: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +90,13 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """|z|^2 <= sum_i weights_i |v_i|^2: what is known of any operation that has a constant."""
+    """|z|^2 <= sum_i weights_i |v_i|^2: what is known of any operation that has a constant. ``raised`` as in :class:`Slopes`."""
 
     output: Tensor
     sources: tuple[Tensor, ...]
     weights: tuple[float, ...]
     node: Node
+    raised: torch.Tensor | None = None
 
 
 Constraint: TypeAlias = Slopes | Windows | Groups | Bounded

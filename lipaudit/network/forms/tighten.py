@@ -28,6 +28,8 @@ _SHARPNESS = (4.0, 12.0, 50.0, 400.0, 5000.0, 40000.0)
 _CONVERGED = 0.003
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
 _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
+# The smallest multipliers where those prove nothing either, as parts of the bound of L^2.
+_LEAST = (2.0**-40, 2.0**-30, 2.0**-20)
 # How far a point that is not feasible everywhere is moved towards one that is.
 _MOVED = (2.0**-16, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-3)
 _FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
@@ -199,7 +201,8 @@ def _feasible(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torc
 def _proved(chain: Chain, logs: torch.Tensor, anchor: torch.Tensor, used: int) -> Tightened:
     best: Tightened | None = None
     value, _ = chain.value(logs, math.inf)
-    candidates = (*_raised(chain, logs), *_moved(chain, logs, chain.terms(logs), anchor))
+    moved = _moved(chain, logs, chain.terms(logs), anchor)
+    candidates = (*_raised(chain, logs), *moved, *_at_least(chain, logs, value))
     for candidate in candidates:
         try:
             log_upper, terms = chain.certified(candidate)
@@ -216,11 +219,27 @@ def _proved(chain: Chain, logs: torch.Tensor, anchor: torch.Tensor, used: int) -
 
 def _raised(chain: Chain, logs: torch.Tensor) -> Iterator[torch.Tensor]:
     """The multipliers as they are, then all of them a little larger; the metrics stay."""
-    mask = torch.ones_like(logs)
-    for place in chain.places.values():
-        mask[place] = 0.0
+    multipliers = _multipliers(chain, logs)
     for amount in _RAISED:
-        yield logs + amount * mask
+        yield logs + amount * multipliers
+
+
+def _at_least(chain: Chain, logs: torch.Tensor, value: float) -> Iterator[torch.Tensor]:
+    """No multiplier below a small part of L^2, whose logarithm is ``value``: those of what no output reads may be as small as they like.
+
+    Rounding is not, and a proof has to make up for it.
+    """
+    multipliers = _multipliers(chain, logs)
+    for part in _LEAST:
+        yield torch.where(multipliers, (logs + _RAISED[1]).clamp_min(value + math.log(part)), logs)
+
+
+def _multipliers(chain: Chain, logs: torch.Tensor) -> torch.Tensor:
+    """Which of the unknowns are multipliers; the others are weights of metrics."""
+    mask = torch.ones_like(logs, dtype=torch.bool)
+    for place in chain.places.values():
+        mask[place] = False
+    return mask
 
 
 def _moved(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torch.Tensor) -> Iterator[torch.Tensor]:

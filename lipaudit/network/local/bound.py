@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 from lipaudit.graph.node import Graph
 from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result
@@ -22,6 +23,8 @@ from lipaudit.spectral.oracle import Norms
 NAME = "jacobian at the centre"
 # Operations that this bound may spend without being asked for a search.
 _WORK = 5e9
+# of the magnitudes on a domain, as long as they are in use
+_KNOWN: WeakKeyDictionary[Extents, Linearisation | NotLinearisableError] = WeakKeyDictionary()
 
 
 def jacobian_at_centre(problem: Problem) -> Result:
@@ -68,6 +71,8 @@ def problem_on(
 def linearise(problem: Problem) -> Linearisation:
     """The linearisation of a network at the centre of the domain of a problem, for bounds of any combination of its outputs.
 
+    It is computed once for a problem.
+
     Raises:
         NotLinearisableError: if the network has none, or it would take more work than the problem allows.
     """
@@ -77,9 +82,21 @@ def linearise(problem: Problem) -> Linearisation:
         raise NotLinearisableError("its weights are not known")
     if any(e.status is Status.FINITE and e.rigor is Rigor.ESTIMATE for e in problem.propagation.effects.values()):
         raise NotLinearisableError("the constants of its operations are estimates")
-    return Linearisation(
-        problem.extents.graph, problem.domain, problem.propagation, problem.graph, max(_WORK, problem.work)
-    )
+    known = _KNOWN.get(problem.extents)
+    if known is None:
+        known = _linearised(problem)
+        _KNOWN[problem.extents] = known
+    if isinstance(known, NotLinearisableError):
+        raise known
+    return known
+
+
+def _linearised(problem: Problem) -> Linearisation | NotLinearisableError:
+    work = max(_WORK, problem.work)
+    try:
+        return Linearisation(problem.extents.graph, problem.domain, problem.propagation, problem.graph, work)
+    except NotLinearisableError as error:
+        return error
 
 
 def _value(norm: float) -> Value:

@@ -37,9 +37,9 @@ from lipaudit.network.forms.program import is_linear
 from lipaudit.network.local.pieces import in_pieces
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Status
-from lipaudit.rules.entry_slopes import entry_slopes, is_entrywise
+from lipaudit.rules.entry_slopes import EntrySlopes, entry_slopes, is_entrywise
 from lipaudit.rules.movement import Move, Movement, Neighbourhood, slice_norms
-from lipaudit.rules.rule import movement_of
+from lipaudit.rules.rule import has_movement, movement_of
 
 # What float64 may have lost is far below this; figures are numerical.
 _SLACK = 1 + 1e-9
@@ -80,12 +80,42 @@ class Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Term:
-    """A node that is no linear map: its value, how its derivatives move, and its operands."""
+class Affine:
+    """A node that is an affine map of its operands."""
 
+    node: Node
+
+
+@dataclass(frozen=True, eq=False)
+class Moving:
+    """A node, or one of its outputs, that is no affine map.
+
+    Attributes:
+        node: the node.
+        value: at the centre, with its graph of automatic differentiation.
+        movement: how its derivatives move.
+        operands: what is known of the tensors that its moves are in.
+        sources: the names of the nodes that compute them.
+        replaced: whether 0 stands for the derivative at the centre.
+        index: which of several outputs it is.
+        slopes: of a function of each entry.
+    """
+
+    node: Node
     value: torch.Tensor
     movement: Movement
     operands: tuple[Tensor, ...]
+    sources: tuple[str, ...]
+    replaced: bool = False
+    index: int | None = None
+    slopes: EntrySlopes | None = None
+
+    @property
+    def moves(self) -> Iterator[tuple[Move, Tensor, str]]:
+        """The moves that are not 0, with their operands."""
+        for move, operand, source in zip(self.movement.moves, self.operands, self.sources, strict=True):
+            if move is not None and bool((move.scale != 0).any()):
+                yield move, operand, source
 
 
 class Linearisation:
@@ -107,9 +137,10 @@ class Linearisation:
         self._graph = in_pieces(graph)
         self._propagation, self._twins = propagation, {node.name: node for node in twins}
         self._leaves: list[torch.Tensor] = []
-        self._terms: list[_Term] = []
+        self._terms: list[Moving] = []
+        self.steps: list[Affine | Moving] = []
         self._known: dict[str, Tensor] = {}
-        self._values: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}
         self._costs: dict[str, float] = {}
         self._reach = _reach(domain)
         with warnings.catch_warnings():
@@ -124,13 +155,17 @@ class Linearisation:
             spent += _operations(node)
             self._costs[node.name] = spent
             if node.op == "input":
-                self._values[node.name] = self._leaf(node)
+                self.values[node.name] = self._leaf(node)
             elif node.op in _DETACHED:
-                self._values[node.name] = self._values[node.refs[0].name]
+                self.values[node.name] = self.values[node.refs[0].name]
             else:
                 with torch.enable_grad():
-                    value = evaluate(node, self._values, torch.float64)
-                self._values[node.name] = value if is_affine(node) else self._nonlinear(node, value)
+                    value = evaluate(node, self.values, torch.float64)
+                if is_affine(node):
+                    self.steps.append(Affine(node))
+                else:
+                    value = self._nonlinear(node, value)
+                self.values[node.name] = value
 
     def _leaf(self, node: Node) -> torch.Tensor:
         centre = self.domain.centres.get(node.name)
@@ -142,32 +177,41 @@ class Linearisation:
 
     def _nonlinear(self, node: Node, value: Value) -> Value:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
-            movement, operands = self._movement(node)
-            if movement is not None:
-                self._terms.append(_Term(value, movement, operands))
+            step = self._entrywise(node, value) if is_entrywise(node) else self._moving(node, value)
+            if step is not None:
+                self._terms.append(step)
+                self.steps.append(step)
                 return value
         if isinstance(value, tuple):
-            return tuple(self._replaced(node, part.detach()) for part in value)
+            return tuple(self._replaced(node, part.detach(), index) for index, part in enumerate(value))
         return self._replaced(node, value.detach())
 
-    def _replaced(self, node: Node, value: torch.Tensor) -> torch.Tensor:
+    def _replaced(self, node: Node, value: torch.Tensor, index: int | None = None) -> torch.Tensor:
         """An output of a node that is replaced by 0: its derivatives move by the constants of the node."""
         if value.is_floating_point():
             value.requires_grad_()
-            self._terms.append(_Term(value, *self._constants(node, value)))
+            movement, operands, sources = self._constants(node, value)
+            step = Moving(node, value, movement, operands, sources, replaced=True, index=index)
+            self._terms.append(step)
+            self.steps.append(step)
         return value
 
-    def _movement(self, node: Node) -> tuple[Movement | None, tuple[Tensor, ...]]:
-        if not all(ref.info.dtype.is_floating_point for ref in node.refs):
-            return None, ()
-        if is_entrywise(node):
-            constant = self._entry_constant(node)
-            if constant == math.inf:
-                return None, ()
-            operand = self._operand(node, 0)
-            return entry_slopes(node, operand.neighbourhood, constant).movement, (operand,)
+    def _entrywise(self, node: Node, value: torch.Tensor) -> Moving | None:
+        constant = self._entry_constant(node)
+        if constant == math.inf:
+            return None
+        operand = self._operand(node, 0)
+        slopes = entry_slopes(node, operand.neighbourhood, constant)
+        return Moving(node, value, slopes.movement, (operand,), (node.refs[0].name,), slopes=slopes)
+
+    def _moving(self, node: Node, value: torch.Tensor) -> Moving | None:
+        if not has_movement(node) or not all(ref.info.dtype.is_floating_point for ref in node.refs):
+            return None
         operands = tuple(self._operand(node, i) for i in range(len(node.refs)))
-        return movement_of(node, tuple(operand.neighbourhood for operand in operands)), operands
+        movement = movement_of(node, tuple(operand.neighbourhood for operand in operands))
+        if movement is None:
+            return None
+        return Moving(node, value, movement, operands, tuple(ref.name for ref in node.refs))
 
     def _entry_constant(self, node: Node) -> float:
         """The largest slope on the domain; infinite where it may jump. The pieces of attention and gates have 1 at most."""
@@ -178,7 +222,7 @@ class Linearisation:
             return math.inf
         return math.fsum(f.upper for f in effect.factors)
 
-    def _constants(self, node: Node, value: torch.Tensor) -> tuple[Movement, tuple[Tensor, ...]]:
+    def _constants(self, node: Node, value: torch.Tensor) -> tuple[Movement, tuple[Tensor, ...], tuple[str, ...]]:
         effect = self._propagation.effects.get(node.name)
         twin = self._twins.get(node.name)
         if effect is None or twin is None or len(twin.refs) != len(node.refs) or effect.status is not Status.FINITE:
@@ -187,14 +231,15 @@ class Linearisation:
         if any(f.log_upper > 700 for _, f in read):
             raise NotLinearisableError(f"the constant of {node.name} ({node.op}) is too large")
         moves = tuple(Move(torch.full(value.shape, f.upper, dtype=torch.float64)) for _, f in read)
-        return Movement(moves), tuple(self._operand(node, i) for i, _ in read)
+        operands = tuple(self._operand(node, i) for i, _ in read)
+        return Movement(moves), operands, tuple(node.refs[i].name for i, _ in read)
 
     # what is known of a tensor
 
     def _operand(self, node: Node, index: int) -> Tensor:
         ref = node.refs[index]
         if ref.name not in self._known:
-            value = self._values[ref.name]
+            value = self.values[ref.name]
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 raise NotLinearisableError(f"{node.name} ({node.op}) reads what is no tensor of real numbers")
             self._known[ref.name] = self._tensor(value, self._product(node, index), self._costs[ref.name])
@@ -265,7 +310,7 @@ class Linearisation:
 
     def _pulled_back(
         self, value: torch.Tensor, rows: torch.Tensor
-    ) -> tuple[torch.Tensor, list[tuple[_Term, torch.Tensor]]]:
+    ) -> tuple[torch.Tensor, list[tuple[Moving, torch.Tensor]]]:
         """J_v (rows, inputs), and S_vz for the nodes that v depends on."""
         if not value.requires_grad:
             return torch.zeros(len(rows), sum(leaf.numel() for leaf in self._leaves), dtype=torch.float64), []
@@ -281,16 +326,23 @@ class Linearisation:
             (term, tail) for term, tail in zip(self._terms, tails, strict=True) if tail is not None
         ]
 
+    @property
+    def graph(self) -> Graph:
+        """The graph that is linearised."""
+        return self._graph
+
+    def value(self, name: str) -> torch.Tensor:
+        """The value of a node with one output at the centre."""
+        value = self.values[name]
+        assert isinstance(value, torch.Tensor)
+        return value.detach()
+
     def outputs(self, names: Sequence[str]) -> torch.Tensor:
         """Outputs of the network joined to one vector."""
-        values = [self._values[name] for name in names]
+        values = [self.values[name] for name in names]
         if not all(isinstance(value, torch.Tensor) and value.is_floating_point() for value in values):
             raise NotLinearisableError("an output is no tensor of real numbers")
         return torch.cat([value.flatten() for value in values if isinstance(value, torch.Tensor)])
-
-    def cost(self, names: Sequence[str]) -> float:
-        """The operations of one backward pass from some nodes."""
-        return max(self._costs[name] for name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +383,7 @@ class _Norms:
         self._squares, self.total = 0.0, math.inf
 
     def add(
-        self, jacobian: torch.Tensor, tails: Sequence[tuple[_Term, torch.Tensor]]
+        self, jacobian: torch.Tensor, tails: Sequence[tuple[Moving, torch.Tensor]]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The norms of the rows of J_v(x), and what the nodes add to the deviation of every row."""
         rows = torch.linalg.vector_norm(jacobian, dim=1)
@@ -339,7 +391,7 @@ class _Norms:
         together, apart = torch.zeros_like(rows), 0.0
         for term, tail in tails:
             strays = strays + _remainder(term, tail)
-            for move, operand in _moves(term):
+            for move, operand, _ in term.moves:
                 own = _rows(move, operand, tail)
                 together = together + own
                 if self._whole:
@@ -350,12 +402,6 @@ class _Norms:
             size = matrix_norm(jacobian, _SIDE_OF_JACOBIAN)
             self.total = min(self.total, size + apart, size + float(torch.linalg.vector_norm(together)))
         return rows + together, strays
-
-
-def _moves(term: _Term) -> Iterator[tuple[Move, Tensor]]:
-    for move, operand in zip(term.movement.moves, term.operands, strict=True):
-        if move is not None and bool((move.scale != 0).any()):
-            yield move, operand
 
 
 def _gains(move: Move, operand: Tensor) -> torch.Tensor:
@@ -376,12 +422,12 @@ def _rows(move: Move, operand: Tensor, tail: torch.Tensor) -> torch.Tensor:
     return blocks.flatten(1).sum(1).minimum(whole)
 
 
-def _remainder(term: _Term, tail: torch.Tensor) -> torch.Tensor:
+def _remainder(term: Moving, tail: torch.Tensor) -> torch.Tensor:
     """Row by row a bound of |S w|."""
     if term.movement.remainder is not None:
         return (tail.abs() * term.movement.remainder).flatten(1).sum(1)
     total = torch.zeros(len(tail), dtype=torch.float64)
-    for move, operand in _moves(term):
+    for move, operand, _ in term.moves:
         scaled = tail * move.scale
         whole = torch.linalg.vector_norm(scaled.flatten(1), dim=1) * operand.radius
         if move.axes is not None:

@@ -18,7 +18,7 @@ from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.induced_facets import picked
 from lipaudit.rules.interval_facets import ZERO, entries_and_places, entries_of_input
-from lipaudit.rules.movement import Move, Movement, Neighbourhood
+from lipaudit.rules.movement import Choices, Move, Movement, Neighbourhood
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, integers, number, root, rounded, stretch
 from lipaudit.rules.region.axes import along
@@ -239,7 +239,19 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
     uncertain = candidates.sum(-1) > 1
     scale = torch.where(uncertain, most, 0.0).to(torch.float64)
     move = Move(scale.reshape(shape), (), torch.where(uncertain, two / most, 0.0).reshape(shape))
-    return Movement((move,), away.clamp_min(0.0).reshape(shape))
+    return Movement((move,), away.clamp_min(0.0).reshape(shape), _choices(members, centre, candidates, rows.centre))
+
+
+def _choices(members: torch.Tensor, centre: torch.Tensor, candidates: torch.Tensor, operand: torch.Tensor) -> Choices:
+    """The winner of every window and the other candidates; tensors are (leading axes, windows, entries)."""
+    size = math.prod(operand.shape[operand.dim() + 2 - centre.dim() :])
+    first = torch.arange(operand.numel() // size).reshape(*centre.shape[:-2], 1, 1) * size
+    positions = (first + members).flatten(0, -2)
+    best = centre.argmax(-1, keepdim=True)
+    others = candidates.scatter(-1, best, False).flatten(0, -2).nonzero()
+    return Choices(
+        positions.gather(1, best.flatten()[:, None])[:, 0], others[:, 0], positions[others[:, 0], others[:, 1]]
+    )
 
 
 def _members(windows: list[list[range]], sizes: tuple[int, ...]) -> torch.Tensor:
