@@ -1,10 +1,10 @@
 """Bounds of random ReLU networks: product of norms, ECLipsE-Fast and ECLipsE, start and result of lipaudit's forms, semidefinite optimum.
 
     python -m benchmarks.forms_mlp --networks 20
-    python -m benchmarks.forms_mlp --networks 10 --deepest 3 --widest 32 --semidefinite 100
+    python -m benchmarks.forms_mlp --networks 10 --deepest 3 --widest 32 --eclipse 100 --semidefinite 100
 
 ECLipsE is the package ``eclipse-nn`` (Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural
-Networks*, NeurIPS 2024). It takes the figure of ECLipsE-Fast where its solver fails. The semidefinite optimum is LipSDP-Neuron (Fazlyab
+Networks*, NeurIPS 2024), for networks of at most ``--eclipse`` hidden units. The semidefinite optimum is LipSDP-Neuron (Fazlyab
 et al., 2019), solved by cvxpy with Clarabel for networks of at most ``--semidefinite`` hidden units: its time grows with their fourth
 power or faster. Seconds are those of the processor, on one thread.
 """
@@ -12,13 +12,12 @@ power or faster. Seconds are those of the processor, on one thread.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import itertools
 import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from unittest import mock
 
 import torch
 from torch import nn
@@ -85,15 +84,26 @@ def start(network: nn.Sequential) -> float:
     return math.exp(min(chain.certified(chain.start(how))[0] for how in ("norm", "forward")))
 
 
-def eclipse(network: nn.Sequential, method: str) -> float:
-    """The estimate of eclipse-nn, NaN where it fails."""
-    from eclipse_nn.LipConstEstimator import LipConstEstimator
+def eclipse_fast(network: nn.Sequential) -> float:
+    """ECLipsE-Fast of eclipse-nn."""
+    from eclipse_nn.eclipsE_fast import ECLipsE_Fast
 
-    with contextlib.redirect_stdout(io.StringIO()):
-        try:
-            return float(LipConstEstimator(weights=matrices(network)).estimate(method))
-        except (ValueError, ArithmeticError, RuntimeError):
-            return math.nan
+    weights = matrices(network)
+    return float(ECLipsE_Fast(weights, [0] * len(weights), [1] * len(weights)))
+
+
+def eclipse(network: nn.Sequential) -> float:
+    """ECLipsE of eclipse-nn, NaN where it fails.
+
+    Clarabel solves its semidefinite problems: with SCS, which the package calls, its own check of the solution fails on all networks here.
+    """
+    import cvxpy
+    from eclipse_nn.eclipsE import ECLipsE
+
+    weights, solve = matrices(network), cvxpy.Problem.solve
+    with mock.patch.object(cvxpy.Problem, "solve", lambda self, **_: solve(self, solver="CLARABEL")):
+        value, failed = ECLipsE(weights, [0] * len(weights), [1] * len(weights))
+    return math.nan if failed else float(value)
 
 
 def semidefinite(network: nn.Sequential) -> float:
@@ -132,8 +142,8 @@ def columns(network: nn.Sequential, args: argparse.Namespace) -> Sequence[tuple[
     units = sum(len(w) for w in matrices(network)[:-1])
     return (
         timed(lambda: math.prod(float(torch.linalg.matrix_norm(w, 2)) for w in matrices(network))),
-        timed(lambda: eclipse(network, "ECLipsE_Fast")),
-        timed(lambda: eclipse(network, "ECLipsE")) if units <= args.eclipse else (math.nan, math.nan),
+        timed(lambda: eclipse_fast(network)),
+        timed(lambda: eclipse(network)) if units <= args.eclipse else (math.nan, math.nan),
         timed(lambda: start(network)),
         timed(lambda: forms(network, EFFORTS[args.effort])),
         timed(lambda: semidefinite(network)) if units <= args.semidefinite else (math.nan, math.nan),
@@ -147,7 +157,7 @@ def main() -> None:
     parser.add_argument("--deepest", type=int, default=8, help="most hidden layers")
     parser.add_argument("--widest", type=int, default=200, help="most units of a layer")
     parser.add_argument("--effort", choices=[e for e, work in EFFORTS.items() if work], default="quick")
-    parser.add_argument("--eclipse", type=int, default=10_000, help="most hidden units for ECLipsE")
+    parser.add_argument("--eclipse", type=int, default=0, help="most hidden units for ECLipsE")
     parser.add_argument("--semidefinite", type=int, default=0, help="most hidden units for the semidefinite optimum")
     args = parser.parse_args()
     torch.set_num_threads(1)
