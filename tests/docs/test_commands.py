@@ -65,6 +65,10 @@ LEFT_OUT = {
         "pytest benchmarks --benchmark-autosave": OTHER,
         "pytest benchmarks --benchmark-compare --benchmark-compare-fail=median:20%": OTHER,
     },
+    "tightening.md": {
+        "python -m benchmarks.forms_mlp --networks 10 --deepest 3 --widest 32 --eclipse 100 --semidefinite 100": SLOW,
+        "python -m benchmarks.forms_mlp --networks 20": SLOW,
+    },
     "contributing.md": {
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test,docs,plot,cluster]'": INSTALLS,
         "pytest": OTHER,
