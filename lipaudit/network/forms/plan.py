@@ -12,7 +12,7 @@ from lipaudit.network.forms.filters import NotRepresentableError, as_filters
 from lipaudit.network.forms.restrictions import with_restrictions
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import DenseSpace, channels, is_spatial
-from lipaudit.network.forms.steps import Linear, Program, Slopes, Step
+from lipaudit.network.forms.steps import Bounded, Linear, Program, Slopes, Step
 from lipaudit.network.forms.symbol_space import SymbolSpace
 from lipaudit.network.propagate import Propagation, Value, by_shortcut, combine, join_outputs, smaller
 from lipaudit.rules.effect import Status
@@ -206,11 +206,14 @@ def log_constant(program: Program, propagation: Propagation) -> float:
     values: dict[str, Value] = {t.name: Value(Status.FINITE, 0.0) for t in program.inputs}
     for step in program.steps:
         node = step.node
+        shortcut = propagation.shortcuts.get(node.name)
+        if shortcut is not None and isinstance(step, Bounded) and shortcut.source == step.sources[0].name:
+            values[step.output.name] = by_shortcut(shortcut, values)  # what lies between is no step
+            continue
         read: Mapping[str, Value] = {
             ref.name: values.get(ref.name, Value(Status.FINITE, -math.inf)) for ref in node.refs
         }
         values[step.output.name] = combine(propagation.effects[node.name], node, read)
-        shortcut = propagation.shortcuts.get(node.name)
         if shortcut is not None and shortcut.source in values:
             values[step.output.name] = smaller(values[step.output.name], by_shortcut(shortcut, values))
     return join_outputs([values[t.name] for t in program.outputs]).log_upper

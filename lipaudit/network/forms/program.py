@@ -14,6 +14,7 @@ from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
 from lipaudit.network.entrywise import CASTS, slopes
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
+from lipaudit.network.part import Shortcut
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Combination, Effect, Status
 from lipaudit.rules.inexact_constants import without_margin
@@ -27,6 +28,8 @@ class NoProgramError(Exception):
 def program_of(graph: Graph, propagation: Propagation) -> Program:
     """The steps of a network all of whose operations have finite constants.
 
+    A part of the network that is known to stretch by hardly more than 1 (:mod:`lipaudit.network.shortcuts`) is one step.
+
     Args:
         graph: the simplified graph.
         propagation: the product rule on the domain in force: constants per operation, and how constants of several operands are weighed.
@@ -34,7 +37,8 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
     Raises:
         NoProgramError: if the outputs depend on an operation without a finite constant, or on complex numbers.
     """
-    needed = _needed(graph, propagation.effects)
+    whole = {name: s for name, s in propagation.shortcuts.items() if s.factor.log_upper <= _HARDLY_MORE}
+    needed = _needed(graph, propagation.effects, whole)
     tensors: dict[str, Tensor] = {}
     inputs, steps = [], list[Step]()
     producers = {node.name: node for node in graph}
@@ -47,6 +51,12 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
             tensors[node.name] = Tensor(node.name, tensors[node.refs[0].name].shape)
         if node.op == "input":
             inputs.append(tensors[node.name])
+            continue
+        if node.name in whole:
+            shortcut = whole[node.name]
+            square = _exp(shortcut.factor.log_upper) ** 2 * (1 + 2.0**-48)
+            steps.append(Bounded(tensors[node.name], (tensors[shortcut.source],), (square,), node))
+            numerical |= shortcut.factor.rigor is Rigor.NUMERICAL
             continue
         effect = propagation.effects[node.name]
         if effect.status is not Status.FINITE:
@@ -65,11 +75,13 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
     return Program(tuple(inputs), tuple(tensors[name] for name in graph.outputs), tuple(steps), numerical)
 
 
-def _needed(graph: Graph, effects: Mapping[str, Effect]) -> set[str]:
-    """The nodes whose differences reach an output: an operand whose constant is 0 is not read."""
+def _needed(graph: Graph, effects: Mapping[str, Effect], whole: Mapping[str, Shortcut]) -> set[str]:
+    """The nodes whose differences reach an output: an operand whose constant is 0 is not read, nor what is inside of a whole part."""
     needed = set(graph.outputs)
     for node in reversed(graph.nodes):
-        if node.name in needed and node.op != "input":
+        if node.name in needed and node.name in whole:
+            needed.add(whole[node.name].source)
+        elif node.name in needed and node.op != "input":
             needed.update(ref.name for ref in _read(node, effects[node.name]))
     return needed
 
@@ -166,6 +178,7 @@ def _weights(
 
 
 _LARGEST_LOG = 300.0
+_HARDLY_MORE = math.log(1.1)
 _MAX_POOLS = {"aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default"}
 
 
