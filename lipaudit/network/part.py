@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.network.entrywise import UNCHANGED
@@ -13,10 +13,14 @@ from lipaudit.spectral.bracket import Bracket
 
 @dataclass(frozen=True)
 class Shortcut:
-    """|dy| <= factor |dx| for the node that has the shortcut, x the tensor ``source``."""
+    """|dy| <= factor |dx| for the node that has the shortcut, x the tensor ``source``.
+
+    ``whole`` says that forms take what lies between for one step: they would rarely prove less of its operations one by one.
+    """
 
     source: str
     factor: Bracket
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Part:
     producers: Mapping[str, Node]
     effects: Mapping[str, Effect]
     work: float = 0.0
+    shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
+    """Those of earlier nodes."""
 
     def node(self, argument: Argument) -> Node | None:
         """The operation that computes a tensor, without those that return it as it is; None for what is no tensor."""

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from lipaudit.graph.node import Graph, Node
+from lipaudit.network.centring import centring
 from lipaudit.network.gradient_steps import gradient_step
+from lipaudit.network.lanes import lanes
 from lipaudit.network.part import Part, Shortcut
 from lipaudit.network.skew_series import skew_exponential
 from lipaudit.rules.effect import Effect
@@ -21,7 +23,7 @@ ShortcutRule: TypeAlias = Callable[[Node, Part], Shortcut | None]
 
 # What one part may always take, and its share of what is allowed.
 _LEAST_WORK, _SHARE = 4e9, 0.05
-SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential)
+SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential, centring, lanes)
 
 
 def find_shortcuts(graph: Graph, effects: Mapping[str, Effect], norms: Norms, work: float = 0.0) -> dict[str, Shortcut]:
@@ -35,8 +37,8 @@ def find_shortcuts(graph: Graph, effects: Mapping[str, Effect], norms: Norms, wo
     """
     if not isinstance(norms, CertifiedNorms):
         return {}
-    part = Part({node.name: node for node in graph}, effects, max(_LEAST_WORK, _SHARE * work))
-    shortcuts = {}
+    shortcuts: dict[str, Shortcut] = {}
+    part = Part({node.name: node for node in graph}, effects, max(_LEAST_WORK, _SHARE * work), shortcuts)
     for node in graph:
         for rule in SHORTCUTS:
             shortcut = rule(node, part)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import lipaudit
+from tests.graph.networks import OfOneInput
 from tests.one_lipschitz.layers import (
     ConvexPotential,
     ConvexPotentialConvolution,
@@ -103,7 +104,7 @@ def steepest(net: nn.Module, shape: tuple[int, ...], points: int = 60) -> float:
     net = net.double()
     jacobians = (
         torch.autograd.functional.jacobian(net, 3 * torch.randn(shape, generator=generator).double()).reshape(
-            math.prod(shape), -1
+            -1, math.prod(shape)
         )
         for _ in range(points)
     )
@@ -211,3 +212,36 @@ def test_a_step_whose_norm_was_found_on_its_own_image_size() -> None:
     bound = bound_of(net, (1, 3, 12, 12))
     assert steepest(net, (1, 3, 12, 12), 2) <= bound * (1 + 1e-9)
     assert bound <= 1 + 1e-4
+
+
+def over(
+    x: torch.Tensor, f: Callable[[torch.Tensor], torch.Tensor], g: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    a, b = x.chunk(2, 1)
+    return torch.cat([f(a), g(b)], 1)
+
+
+WHOLE: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
+    "centred": (lambda x: x - x.mean((2, 3), keepdim=True), 1.0),
+    "centred over channels": (lambda x: x - x.mean(1, keepdim=True), 1.0),
+    "two lanes": (lambda x: over(x, torch.relu, lambda b: 2 * torch.tanh(b)), 2.0),
+    "a lane past a block": (lambda x: over(x, lambda a: a, lambda b: b - b.mean((2, 3), keepdim=True)), 1.0),
+    "lanes of every other channel": (lambda x: torch.cat([x[:, ::2].abs(), x[:, 1::2].sin()], 1), 1.0),
+}  # fmt: skip
+APART: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
+    "the mean of another tensor": (lambda x: x - (3 * x).mean((2, 3), keepdim=True), 2.0),
+    "a mean that is added": (lambda x: x + x.mean((2, 3), keepdim=True), 2.0),
+    "twice the mean": (lambda x: x - 2 * x.mean((2, 3), keepdim=True), 1.0),
+    "lanes that share entries": (lambda x: torch.cat([x[:, :3].abs(), x[:, 1:].sin()], 1), math.sqrt(2)),
+    "a lane that reads both": (lambda x: over(x, torch.relu, lambda b: b + torch.relu(x[:, :2])), math.sqrt(2)),
+    "the same entries twice": (lambda x: torch.cat([x[:, :2].abs(), x[:, :2].abs()], 1), math.sqrt(2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *APART])
+def test_centring_and_lanes(name: str) -> None:
+    function, constant = (WHOLE | APART)[name]
+    net = OfOneInput(function)
+    bound = bound_of(net, (1, 4, 3, 3))
+    assert steepest(net, (1, 4, 3, 3), 12) <= bound * (1 + 1e-12)
+    assert bound <= constant * (1 + 1e-9) if name in WHOLE else bound >= constant * (1 - 1e-9)

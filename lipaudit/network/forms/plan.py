@@ -37,9 +37,12 @@ def plan(program: Program, propagation: Propagation, limits: Limits, *, across: 
     before every change of resolution (unless segments may go ``across``, where the aliases of frequencies stay coupled), and behind
     every constraint on norms, which a diagonal form passes unchanged. What has no form keeps its constant, and so do the segments that
     gain least for what they cost where all of them together are not within the limits.
+
+    A constraint on the norm of a whole tensor that is alive alone cuts a program of small tensors as well: within a segment the bound
+    would depend on its multiplier only, whatever the others are.
     """
     dense = _dense_segment(program, limits)
-    if dense is not None:
+    if dense is not None and not _rests_on_norms(program):
         return Chain([dense])
     pieces = [_Piece.of(piece, limits) for piece in _pieces(program)]
     if len(pieces) < 2 and len(program.inputs) > 1:
@@ -54,6 +57,16 @@ def plan(program: Program, propagation: Propagation, limits: Limits, *, across: 
     return Chain(parts) if any(isinstance(part, Segment) for part in parts) else None
 
 
+def _rests_on_norms(program: Program) -> bool:
+    """Whether all that is alive at some place goes through one constant."""
+    if len(program.inputs) != 1 or len(program.outputs) != 1:
+        return False
+    return any(
+        len(piece.steps) == 1 and isinstance(piece.steps[0], Bounded) and len(piece.steps[0].sources) == 1
+        for piece in _pieces(program)
+    )
+
+
 def _within(group: list[_Piece], propagation: Propagation, limits: Limits) -> Iterator[Segment | Scalar]:
     """Pieces as one segment, or as several where that is too large, cut at the narrowest tensor that is nearest to the middle."""
     segment = _segment(_join(group), limits)
@@ -61,6 +74,12 @@ def _within(group: list[_Piece], propagation: Propagation, limits: Limits) -> It
         yield segment or _scalar(_join(group), propagation)
         return
     count = len(group)
+    large = next((i for i, piece in enumerate(group) if _segment(piece.program, limits) is None), None)
+    if large is not None:  # it keeps its constant, whatever is joined with it
+        for part in (group[:large], group[large : large + 1], group[large + 1 :]):
+            if part:
+                yield from _within(part, propagation, limits)
+        return
     cut = min(range(1, count), key=lambda i: (group[i - 1].width, abs(2 * i - count)))
     yield from _within(group[:cut], propagation, limits)
     yield from _within(group[cut:], propagation, limits)

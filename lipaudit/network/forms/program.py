@@ -37,7 +37,7 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
     Raises:
         NoProgramError: if the outputs depend on an operation without a finite constant, or on complex numbers.
     """
-    whole = {name: s for name, s in propagation.shortcuts.items() if s.factor.log_upper <= _HARDLY_MORE}
+    whole = {name: s for name, s in propagation.shortcuts.items() if s.whole and s.factor.log_upper <= _HARDLY_MORE}
     needed = _needed(graph, propagation.effects, whole)
     tensors: dict[str, Tensor] = {}
     inputs, steps = [], list[Step]()

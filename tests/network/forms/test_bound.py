@@ -32,6 +32,7 @@ from tests.network.forms.networks import (
     proved,
     steps_of,
 )
+from tests.one_lipschitz.layers import Sandwich, SdpBased
 
 
 def bound_of(example: Case) -> float:
@@ -196,3 +197,14 @@ def test_constants_of_unknown_error_make_a_bound_numerical_and_not_impossible() 
     )
     assert forms.figure is not None
     assert forms.figure.rigor == "numerical"
+
+
+def test_a_residual_block_before_a_layer_that_needs_multipliers_does_not_spoil_it() -> None:
+    """The block's constant is one number; the multipliers of the next layer are found whatever stands before it."""
+    torch.manual_seed(0)
+    sandwich = Sandwich(16, 12)
+    alone = lipaudit.audit(sandwich.eval(), input_shape=(1, 16), effort="quick").network.upper_bound
+    net = nn.Sequential(SdpBased(16, 20), sandwich).eval()
+    bound = lipaudit.audit(net, input_shape=(1, 16), effort="quick").network.upper_bound
+    assert float(torch.linalg.matrix_norm(jacobian(net.double(), torch.ones(1, 16, dtype=F64)), 2)) <= bound
+    assert bound <= min(alone * 1.05, 1.0)

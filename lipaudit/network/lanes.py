@@ -1,0 +1,85 @@
+"""Parts that act on disjoint entries of one tensor and are joined again: cat(f(a), g(b)) for a tensor of the parts a and b.
+
+|cat(f(a), g(b)) - cat(f(a'), g(b'))|^2 <= c_f^2 |a - a'|^2 + c_g^2 |b - b'|^2 <= max(c_f, c_g)^2 |x - x'|^2: the constant is the largest of
+the lanes', where the product rule has the root of the sum of their squares. Reversible and concatenated residual blocks are of this kind.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.evaluate import evaluate
+from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.ops import aten
+from lipaudit.graph.passes.concatenation import join_of
+from lipaudit.network.part import Part, Shortcut
+from lipaudit.rules.effect import Status
+from lipaudit.spectral.bracket import Bracket
+
+# Operations that only select entries of a tensor.
+_SELECTIONS = frozenset(
+    aten("split_with_sizes", "slice.Tensor", "select.int", "index_select", "reshape", "permute", "clone", "unbind.int")
+) | {"getitem"}
+_MOST_ENTRIES, _MOST_OPERATIONS = 2**22, 256
+
+
+def lanes(node: Node, part: Part) -> Shortcut | None:
+    """The constant of a join whose parts read disjoint selections of one tensor."""
+    join = join_of(node)
+    if join is None or len(join.parts) < 2 or not all(isinstance(each, Ref) for each in join.parts):
+        return None
+    ends = [_lane(each, part) for each in join.parts if isinstance(each, Ref)]
+    found = [end for end in ends if end is not None]
+    if len(found) != len(ends) or len({source for source, _, _ in found}) != 1:
+        return None
+    source = found[0][0]
+    taken = [_entries(part, source, selection) for _, selection, _ in found]
+    if any(entries is None for entries in taken):
+        return None
+    together = torch.cat([entries for entries in taken if entries is not None])
+    if len(together) != len(torch.unique(together)):
+        return None
+    return Shortcut(source, Bracket.maximum(factor for _, _, factor in found))
+
+
+def _lane(ref: Ref, part: Part) -> tuple[str, tuple[Node, ...], Bracket] | None:
+    """The tensor that a lane selects entries of, the selections, and the constant from there to its end."""
+    node, factor = part.producers[ref.name], Bracket.exact(1.0)
+    for _ in range(_MOST_OPERATIONS):
+        if node.op in _SELECTIONS:
+            break
+        shortcut = part.shortcuts.get(node.name)
+        if shortcut is not None:
+            factor, node = factor * shortcut.factor, part.producers[shortcut.source]
+            continue
+        effect = part.effects.get(node.name)
+        if effect is None or effect.status is not Status.FINITE or len(node.refs) != 1 or len(node.outputs) != 1:
+            return None
+        factor, node = factor * effect.factors[0], part.producers[node.refs[0].name]
+    selections: list[Node] = []
+    while node.op in _SELECTIONS and len(node.refs) == 1:
+        selections.append(node)
+        node = part.producers[node.refs[0].name]
+    if not selections:
+        return None
+    return node.name, tuple(reversed(selections)), Bracket(-math.inf, factor.log_upper, factor.rigor)
+
+
+def _entries(part: Part, source: str, selections: tuple[Node, ...]) -> torch.Tensor | None:
+    """The numbers of the entries that are selected, each once; None where one is selected twice, or there are too many."""
+    outputs = part.producers[source].outputs
+    size = math.prod(outputs[0].shape)
+    if len(outputs) != 1 or size > _MOST_ENTRIES:
+        return None
+    values: dict[str, torch.Tensor | tuple[torch.Tensor, ...]] = {
+        source: torch.arange(size, dtype=torch.int64).reshape(outputs[0].shape)
+    }
+    for node in selections:
+        values[node.name] = evaluate(node, values)
+    entries = values[selections[-1].name]
+    if not isinstance(entries, torch.Tensor):
+        return None
+    flat = entries.flatten()
+    return flat if len(flat) == len(torch.unique(flat)) else None
