@@ -20,7 +20,7 @@ def certify(
     images: str | os.PathLike[str] | torch.Tensor,
     *,
     labels: str | os.PathLike[str] | Sequence[int] | torch.Tensor | None = None,
-    limit: int | None = None,
+    max_images: int | None = None,
     radii: float | Sequence[float] = (),
     units: str = "auto",
     input_shape: InputShape | None = None,
@@ -31,7 +31,7 @@ def certify(
     tol: float = 1e-3,
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
-    effort: str = "none",
+    effort: str | None = None,
     local_steps: int = 0,
     attack_steps: int = 60,
     attack_starts: int = 4,
@@ -58,7 +58,7 @@ def certify(
             Image files and bytes are normalised as the model expects; floats are the network's own input.
         labels: a file of lines FILE,LABEL, or classes in the order of the images: a file of them, a list or a tensor. Without labels (and
             class folders) no accuracy is known, and decisions are certified all the same.
-        limit: at most as many images, drawn with ``seed``.
+        max_images: the largest number of images, drawn with ``seed`` where there are more; default: all.
         radii: radii of the table of accuracies, beside 36/255, 72/255, 108/255 and 1.
         units: what radii are measured in: "pixels" in [0, 1], before the normalisation, or "input", the network's own; "auto" is
             pixels for image files and bytes, and the input for floats.

@@ -99,25 +99,28 @@ class PairConstants:
     Args:
         classifier: the network.
         constants: the norms and effects of the nodes of ``classifier.simple``.
+        work: operations that searches for tighter bounds may take, for all pairs together.
     """
 
-    def __init__(self, classifier: Classifier, constants: LayerConstants) -> None:
+    def __init__(self, classifier: Classifier, constants: LayerConstants, work: float = 0.0) -> None:
         self.classifier = classifier
         self._constants = constants
-        self._shortcuts = find_shortcuts(classifier.simple, constants.effects, constants.norms)
+        self._work = work
+        self._shortcuts = find_shortcuts(classifier.simple, constants.effects, constants.norms, work)
         self._wider: Propagation | None = None
 
-    def everywhere(self, work: float, progress: Callable[[int, int], None] | None = None) -> GlobalBounds:
-        """The bounds over all inputs; searches for tighter ones may take ``work`` operations in all."""
+    def everywhere(self, progress: Callable[[int, int], None] | None = None) -> GlobalBounds:
+        """The bounds over all inputs; ``progress`` is told how many pairs are done."""
         classifier, count = self.classifier, self.classifier.classes
-        logits = self._solve(classifier.simple, work / 3)
-        features = self._solve(classifier.features, work / 3)
+        share = self._work / 3
+        logits = self._solve(classifier.simple, share)
+        features = self._solve(classifier.features, share)
         pairs = list(combinations(range(count), 2)) if count * (count - 1) // 2 <= MOST_PAIRS else []
         found = {}
         for number, pair in enumerate(pairs):
             if progress is not None:
                 progress(number, len(pairs))
-            alone = self._alone(pair, features, work / 3 / len(pairs))
+            alone = self._alone(pair, features, share / len(pairs))
             found[pair] = smaller(derived(classifier.weight, pair, logits, features), alone)
         return GlobalBounds(classifier.weight, logits, features, found)
 

@@ -29,7 +29,7 @@ class CertifyRequest:
     audit: AuditRequest
     images: Any
     labels: Any = None
-    limit: int | None = None
+    max_images: int | None = None
     radii: tuple[float, ...] = ()
     units: str = "auto"
     local_steps: int = 0
@@ -45,9 +45,9 @@ class CertifyRequest:
         if self.units not in UNITS:
             raise UnknownChoiceError("units", self.units, UNITS)
         object.__setattr__(self, "radii", checked_radii(self.radii))
-        least_limit = [] if self.limit is None else [("limit", 1)]
+        limited = [] if self.max_images is None else [("max_images", 1)]
         for name, least in (
-            *least_limit,
+            *limited,
             ("local_steps", 0),
             ("attack_steps", 0),
             ("attack_starts", 1),

@@ -103,7 +103,7 @@ def _session(request: CertifyRequest) -> Iterator[_Session]:
     with exit_is_an_error(audit.arch or audit.model):
         loaded = open_model(audit)
         loaded = replace(loaded, preprocessing=override_preprocessing(loaded, audit.mean, audit.std))
-        images = read_images(request.images, loaded, labels=request.labels, limit=request.limit, seed=audit.seed)
+        images = read_images(request.images, loaded, labels=request.labels, limit=request.max_images, seed=audit.seed)
         units = "pixels" if request.units == "auto" and images.from_pixels else request.units
         units = "input" if units == "auto" else units
         mean, std = _pixels(loaded) if units == "pixels" else ((), ())
@@ -131,9 +131,9 @@ def _check_labels(images: Images, classes: int, request: CertifyRequest) -> None
 
 def _bounds(request: CertifyRequest, session: _Session, progress: Progress | None) -> GlobalBounds:
     constants = find_constants(request.audit, session.classifier.simple, session.place, progress)
-    finder = PairConstants(session.classifier, constants)
+    finder = PairConstants(session.classifier, constants, EFFORTS[request.audit.search_effort])
     told = None if progress is None else lambda done, total: progress(done, total, "pairs of classes")
-    return finder.everywhere(EFFORTS[request.audit.search_effort], told)
+    return finder.everywhere(told)
 
 
 def _answer_all(request: CertifyRequest, session: _Session, state: State, progress: Progress | None) -> None:

@@ -64,7 +64,12 @@ _OPTIONS = with_options(
         help="The right classes: lines FILE,LABEL with numbers from 0 (.csv), or one class per image in their order (.csv, .npy, .pt). "
         "Default: the class folders, or y of an array file; without any, decisions are certified and no accuracy is known.",
     ),
-    click.option("--limit", type=Count(), metavar="N", help="At most N images, drawn with --seed. Default: all."),
+    click.option(
+        "--max-images",
+        type=Count(),
+        metavar="N",
+        help="Read at most so many images, drawn with --seed where there are more. Default: all.",
+    ),
     click.option(
         "--radii",
         metavar="A,B,...",
@@ -97,10 +102,8 @@ _OPTIONS = with_options(
     click.option(
         "--effort",
         type=click.Choice(tuple(EFFORTS)),
-        default="none",
-        show_default=True,
-        help="Search for tighter bounds over all inputs, of the logits and of every pair of classes (of at most 64 pairs): at most "
-        "5e10, 5e11 or 2e13 operations in all.",
+        help="How long to search for tighter bounds over all inputs, of the logits and of every pair of classes (of at most 64 pairs): "
+        "not at all, or with at most 5e10, 5e11 or 2e13 operations in all. Default: quick.",
     ),
     click.option(
         "--local-steps",
@@ -214,6 +217,10 @@ def certify(
 
             found = run_certification(request, progress)
             text = FORMATS[shape].render(found, Options(layout))
+    except KeyboardInterrupt:
+        if request.state is not None:
+            say(f"lipaudit: what is done is kept in {request.state}; run the same command to continue")
+        raise
     finally:
         if progress:
             progress.finish()

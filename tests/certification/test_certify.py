@@ -68,13 +68,12 @@ def test_radii_in_pixels_are_those_of_the_network_behind_its_normalisation() -> 
     assert all(1 / max(std) * 0.999 <= ratio <= 1 / min(std) * 1.001 for ratio in ratios)
 
 
-@pytest.mark.parametrize("effort", ["none", "quick"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "effort"), [(0, "none"), (1, "quick")])
 def test_no_input_within_a_certified_radius_is_decided_otherwise(seed: int, effort: str) -> None:
     network = mlp(seed).double()
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(6, 5, generator=generator, dtype=torch.float64)
-    found = lipaudit.certify(network, x, input_shape=(1, 5), effort=effort, local_steps=3, attack_steps=40)
+    x = torch.randn(4, 5, generator=generator, dtype=torch.float64)
+    found = lipaudit.certify(network, x, input_shape=(1, 5), effort=effort, local_steps=2, attack_steps=30)
     for image, point in zip(found.images, x, strict=True):
         assert image.radius > 0
         directions = torch.randn(4000, 5, generator=generator, dtype=torch.float64)
@@ -228,7 +227,7 @@ def test_images_with_nan_are_refused() -> None:
 def test_the_digits_are_certified_below_what_attacks_reach() -> None:
     digits = load_classes("test")
     found = lipaudit.certify(
-        "sample_models/digits_resnet.onnx", digits.images[:16], labels=digits.targets[:16], attack_steps=30
+        "sample_models/digits_resnet.onnx", digits.images[:8], labels=digits.targets[:8], attack_steps=30
     )
     assert found.accuracy is not None
     assert found.accuracy > 0.9

@@ -133,3 +133,15 @@ def test_a_network_that_decides_nothing(array: str, capsys: pytest.CaptureFixtur
 def test_what_is_read_is_not_written_over(array: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", MODEL, array, "-o", array, "--format", "json"]) == 2
     assert "would replace" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_says_how_to_continue(
+    array: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lipaudit.certification.run.run_certification", interrupted)
+    state = str(tmp_path / "digits.state")
+    assert main(["certify", MODEL, array, "--state", state]) == 130
+    assert f"what is done is kept in {state}; run the same command to continue" in capsys.readouterr().err
