@@ -145,6 +145,15 @@ class UNet(nn.Module):
         return cast(Tensor, self.head(self.decode1(torch.cat([self.up1(middle), fine], dim=1))))
 
 
+class MaxMin(nn.Module):
+    """The larger and the smaller entry of every pair, one from each half: it permutes entries, and keeps every length."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, features) to the same shape."""
+        first, second = x.chunk(2, dim=1)
+        return torch.cat([torch.maximum(first, second), torch.minimum(first, second)], dim=1)
+
+
 def _classifier(channels: int, **stages: nn.Module) -> nn.Sequential:
     """Named stages, global average pooling and one dense layer."""
     end = {"pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "head": nn.Linear(channels, CLASSES)}
@@ -195,3 +204,17 @@ def digits_vit() -> nn.Module:
 def digits_unet() -> nn.Module:
     """A U-shaped net that finds the pixels of a digit in noise."""
     return UNet()
+
+
+def digits_one_lipschitz() -> nn.Module:
+    """A network that is 1-Lipschitz once its matrices are orthogonal, which their training keeps them (:mod:`sample_models.train`)."""
+    return nn.Sequential(
+        OrderedDict(
+            flatten=nn.Flatten(),
+            dense1=nn.Linear(IMAGE_SIZE**2, 160),
+            maxmin1=MaxMin(),
+            dense2=nn.Linear(160, 96),
+            maxmin2=MaxMin(),
+            head=nn.Linear(96, CLASSES),
+        )
+    )
