@@ -1,1 +1,1 @@
-"""Five small trained networks to try lipaudit on, and the script that trains them."""
+"""Six small trained networks to try lipaudit on, and the script that trains them."""
