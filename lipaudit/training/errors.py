@@ -46,6 +46,34 @@ class UnreadableScaleError(UsageError):
         )
 
 
+class UnfollowedParameterError(UsageError):
+    """What is trained, and changes the constant of an operation in a way that is not followed during training.
+
+    >>> print(UnfollowedParameterError("norm", "the parameter norm.weight"))
+    the bound of the network cannot follow how the constant of norm depends on the parameter norm.weight: freeze it \
+(requires_grad_(False)) where it is a parameter, or use a LipschitzRegularizer, which bounds layers one by one
+    """
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(
+            f"the bound of the network cannot follow how the constant of {place} depends on {what}: freeze it "
+            "(requires_grad_(False)) where it is a parameter, or use a LipschitzRegularizer, which bounds layers one by one"
+        )
+
+
+class NoNetworkBoundError(UsageError):
+    """A network without a finite bound over all inputs.
+
+    >>> print(NoNetworkBoundError("square", "x^2 has no finite constant"))
+    the network has no bound over all inputs that could be trained, because of square: x^2 has no finite constant
+    """
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"the network has no bound over all inputs that could be trained, because of {place}: {reason}"
+        )
+
+
 class FixedBatchNormError(UsageError):
     """A batch norm without a weight, which no rescaling can change."""
 

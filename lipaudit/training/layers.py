@@ -8,6 +8,7 @@ included, and which batch norms and other scales the audit folds into the layer'
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,9 +23,10 @@ from lipaudit.auditing.capture import graph_of, zero_inputs
 from lipaudit.errors import InvalidValueError, ModelLoadError, UsageError
 from lipaudit.frontends.module import wrap_module
 from lipaudit.graph.capture.meta_tensors import has_values
-from lipaudit.graph.linear import CONVOLUTION, DENSE
-from lipaudit.graph.node import Graph, Node
-from lipaudit.graph.passes.table import CONSTANT_SHIFTS, LINEAR_MAPS, PADDING, recognise
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.node import Constant, Graph, Node, parts
+from lipaudit.graph.passes.table import CONSTANT_SHIFTS, LINEAR_MAPS, PADDING, SCALES, recognise
+from lipaudit.graph.rewrite import label
 from lipaudit.graph.weights import weights
 from lipaudit.training.errors import (
     UnmatchedLayerError,
@@ -73,6 +75,21 @@ class Layer:
             yield f"{self.name} ({', '.join(parts)})" if parts else self.name, use
 
 
+@dataclass(frozen=True)
+class LayerGraph:
+    """The graph of a model, simplified up to the folding of scales, and what in it is read from the model again.
+
+    ``weights`` has, by the name of a convolution's or dense layer's node, the layer and this use of it; ``scales`` has the scales of the nodes
+    that are scales by themselves, because no layer takes them. ``absorbed`` are parameters and buffers of which an operation was made that
+    does not show them any more, such as x + a tanh(x) of a, with the place where they are read.
+    """
+
+    graph: Graph
+    weights: Mapping[str, tuple[Layer, Use]]
+    scales: Mapping[str, tuple[Scale, ...]]
+    absorbed: Mapping[str, str]
+
+
 def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False) -> list[Layer]:
     """The layers of a model in the order in which they run on an input of this shape, each weight once.
 
@@ -84,13 +101,28 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
         CaptureError: if it does not run on the input.
         ModelLoadError: if it has no weights yet; NonFiniteWeightsError: if they are not finite.
     """
+    found = layer_graph(model, input_shape, folded)
+    return list({id(layer): layer for layer, _ in found.weights.values()}.values())
+
+
+def layer_graph(model: nn.Module, input_shape: InputShape, folded: bool = True) -> LayerGraph:
+    """The graph of a model and its layers, see :func:`find_layers`.
+
+    Raises:
+        UsageError: if the model has no such layers.
+        CaptureError: if it does not run on the input.
+        ModelLoadError: if it has no weights yet; NonFiniteWeightsError: if they are not finite.
+    """
     if not isinstance(model, nn.Module):
         raise InvalidValueError("model", "a network, an nn.Module made by its class", model)
     if not has_values(model) or any(is_lazy(p) for p in model.parameters()):
         raise ModelLoadError("the model has no weights yet (meta device or lazy modules): load them, or run it once")
     layers: dict[object, Layer] = {}
+    uses: dict[str, tuple[object, Use]] = {}
     with _evaluating(model), torch.no_grad():
-        before = CONSTANT_SHIFTS.run(recognise(_graph(model, input_shape)))
+        captured = _graph(model, input_shape)
+        recognised = recognise(captured)
+        before = CONSTANT_SHIFTS.run(recognised)
         graph = PADDING.run(LINEAR_MAPS.run(before))
         scales = find_scales(model, before, graph) if folded else {}
         trained = {name for name, _ in model.named_parameters(remove_duplicate=False)}
@@ -101,6 +133,7 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
                 places, flipped = _places(model, names, node)
                 use = _use(node, flipped, *scales.get(node.name, ((), ())))
                 key = places or node.name
+                uses[node.name] = key, use
                 layer = layers.get(key)
                 if layer is None:
                     layers[key] = Layer(_name(places, node, names), places, (use,))
@@ -108,7 +141,9 @@ def find_layers(model: nn.Module, input_shape: InputShape, folded: bool = False)
                     layers[key] = replace(layer, uses=(*layer.uses, use))
     if not layers:
         raise UsageError("the model has no convolution and no dense layer with a trained weight that acts on its input")
-    return list(layers.values())
+    alone = {node.name: scales[node.name][0] for node in graph if node.op == SCALE and node.name in scales}
+    followed = {name: (layers[key], use) for name, (key, use) in uses.items()}
+    return LayerGraph(SCALES.run(graph), followed, alone, _absorbed(captured, recognised))
 
 
 def folds(batch_norms: BatchNorms) -> bool:
@@ -160,6 +195,19 @@ def choose(layers: Iterable[Layer], targets: Targets, called: str = "target") ->
     if not chosen:
         raise UsageError(f"every layer is left out: give at least one a {called}")
     return chosen
+
+
+def _absorbed(captured: Graph, recognised: Graph) -> dict[str, str]:
+    """The names of constants that the recognised graph shows in more or fewer places than the captured one, and where they are read."""
+    counts = [Counter(name for _, name in _constants(graph)) for graph in (captured, recognised)]
+    return {name: label(node) for node, name in _constants(captured) if counts[0][name] != counts[1][name]}
+
+
+def _constants(graph: Graph) -> Iterator[tuple[Node, str]]:
+    """Every node with each name of each constant among its arguments."""
+    for node in graph:
+        for constant in parts(tuple(node.arguments.values()), Constant):
+            yield from ((node, name) for name in constant.names)
 
 
 def _graph(model: nn.Module, input_shape: InputShape) -> Graph:

@@ -50,9 +50,7 @@ def certified_radii(logits: torch.Tensor, classes: torch.Tensor, log_bound: LogB
     return scores[right] - scores.masked_fill(right, -math.inf).amax(1)
 
 
-def radius_hinge(
-    logits: torch.Tensor, classes: torch.Tensor, radius: float, log_bound: LogBound = 0.0
-) -> torch.Tensor:
+def radius_hinge(logits: torch.Tensor, classes: torch.Tensor, radius: float, log_bound: LogBound = 0.0) -> torch.Tensor:
     """The multi-class hinge loss with a margin in units of the input:
 
         mean over samples of  sum over k != y of  max(0, radius - (z_y - z_k) / (sqrt(2) L)).
@@ -135,5 +133,10 @@ def _scores(logits: torch.Tensor, classes: torch.Tensor, log_bound: LogBound) ->
 
 
 def _check(name: str, value: float, zero: bool) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not (value >= 0 if zero else value > 0) or value == math.inf:
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not (value >= 0 if zero else value > 0)
+        or value == math.inf
+    ):
         raise InvalidValueError(name, "a finite number of 0 or more" if zero else "a finite number above 0", value)

@@ -136,7 +136,8 @@ class Use:
 def find_scales(
     model: nn.Module, before: Graph, linear: Graph
 ) -> dict[str, tuple[tuple[Scale, ...], tuple[Scale, ...]]]:
-    """By the name of each convolution and dense layer of ``linear``: the scales of its rows and of its columns.
+    """By the name of each convolution and dense layer of ``linear``: the scales of its rows and of its columns. A scale that no layer takes
+    has itself, and those that follow it, as rows.
 
     ``before`` is the graph whose linear operations ``linear`` has recognised.
     """
@@ -146,11 +147,12 @@ def find_scales(
     plain = replace(linear, nodes=tuple(replace(node, module="", sources=()) for node in linear))
     by_node = {}
     for node in SCALES.run(plain):
-        if node.op not in (CONVOLUTION, DENSE):
+        if node.op not in (CONVOLUTION, DENSE, SCALE):
             continue
         names = sorted((n for n in node.sources if recognised[n].op == SCALE), key=order.__getitem__)
+        names = [node.name, *names] if node.op == SCALE else names
         scales = {name: _scale(model, origin[name], recognised[name].payload.factor) for name in names}
-        rows = tuple(scale for name, scale in scales.items() if order[name] > order[node.name])
+        rows = tuple(scale for name, scale in scales.items() if order[name] >= order[node.name])
         columns = tuple(scale for name, scale in scales.items() if order[name] < order[node.name])
         by_node[node.name] = rows, columns
     return by_node
