@@ -83,3 +83,13 @@ def test_an_attack_changes_no_decision_within_the_certified_radius_and_some_beyo
     assert attack(network, images, classes, radii, starts=3).min() > 0
     beyond = attack(network, images[:100], classes[:100], 2 * radii[:100], starts=1)
     assert (beyond < 0).double().mean() > 0.5
+
+
+def test_certify_has_these_radii_and_its_attack_comes_close_to_them(network, split):
+    images, classes = (part[:6] for part in split)
+    with torch.no_grad():
+        expected = certified_radii(network(images), classes)
+    records = lipaudit.certify(str(train.FOLDER / f"{NAME}.onnx"), images.float(), labels=classes, effort="none").images
+    for record, radius in zip(records, expected.tolist(), strict=True):
+        assert record.decision == record.label
+        assert radius * (1 - 1e-3) < record.radius < record.attack_radius < 1.1 * radius
