@@ -79,9 +79,9 @@ class Layer:
 class LayerGraph:
     """The graph of a model, simplified up to the folding of scales, and what in it is read from the model again.
 
-    ``weights`` has, by the name of a convolution's or dense layer's node, the layer and this use of it; ``scales`` has the scales of the nodes
-    that are scales by themselves, because no layer takes them. ``absorbed`` are parameters and buffers of which an operation was made that
-    does not show them any more, such as x + a tanh(x) of a, with the place where they are read.
+    ``weights`` has, by the name of a convolution's or dense layer's node, the layer and this use of it; ``scales`` has the scales of the
+    nodes that are scales by themselves, because no layer takes them. ``absorbed`` are parameters and buffers of which an operation was
+    made that does not show them any more, such as x + a tanh(x) of a, with the place where they are read.
     """
 
     graph: Graph

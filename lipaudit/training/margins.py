@@ -27,8 +27,7 @@ LogBound = float | torch.Tensor
 def certified_radii(logits: torch.Tensor, classes: torch.Tensor, log_bound: LogBound = 0.0) -> torch.Tensor:
     """r of every sample: min over k of (z_y - z_k) / (sqrt(2) L), negative where the class is wrong.
 
-    The numbers are those of real arithmetic, computed in the precision of the logits: something to train and compare with. The radius that is
-    certified is what an audit of the trained network gives.
+    Computed in the precision of the logits, without a margin for rounding: a quantity to train with. ``lipaudit certify`` certifies.
 
     Args:
         logits: (n, classes), floating point, at least two classes.

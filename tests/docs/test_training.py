@@ -38,7 +38,9 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ]
     assert AuditReport.from_json(Path("audits/step-000000005.json").read_text()) == names["report"]
     capsys.readouterr()
-    claim, certify, command = (line for lines in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in lines.splitlines())
+    claim, certify, command = (
+        line for lines in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in lines.splitlines()
+    )
     assert main(shlex.split(command)[1:]) == 0
     out, err = capsys.readouterr()
     assert "2 rows in both reports" in out
