@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result, SegmentFactor
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.attained import is_attained
+from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.plan import Limits, log_constant, plan
 from lipaudit.network.forms.program import NoProgramError, program_of
 from lipaudit.network.forms.segment import Segment
+from lipaudit.network.forms.steps import Program
 from lipaudit.network.forms.tighten import START_AND_PROOF, Tightened, tighten
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Rigor
 
 NAME = "forms"
+
+# The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
+_FIRST, _LEAST_EVALUATIONS = 0.25, 30
 
 
 def quadratic_forms(problem: Problem) -> Result:
@@ -35,7 +40,7 @@ def quadratic_forms(problem: Problem) -> Result:
         chain = plan(program, problem.propagation, limits_for(problem.work))
         if chain is None:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
-        tightened = tighten(chain, problem.work)
+        tightened = _tightened(program, problem, chain)
     except NoProgramError as error:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except InfeasibleError as error:
@@ -50,6 +55,31 @@ def quadratic_forms(problem: Problem) -> Result:
     )
     note = f"{sizes}; {problem.work:g} operations allowed"
     return NetworkBound(NAME, value, outputs, note, segments=tuple(_segments(tightened, problem.propagation)))
+
+
+def _tightened(program: Program, problem: Problem, chain: Chain) -> Tightened:
+    """The better of two chains: with cuts at the changes of resolution, then with as few of these as the work allows."""
+    work, propagation = problem.work, problem.propagation
+    limits = Limits(limits_for(work).entries, work * (1 - _FIRST) / _LEAST_EVALUATIONS)
+    joined = plan(program, propagation, limits, across=True)
+    if joined is None or not _joins(chain, joined):
+        return tighten(chain, work)
+    first = tighten(chain, work * _FIRST)
+    absolute = chain.absolute(first.logs, [2 * term for term in first.terms])
+    try:
+        second = tighten(joined, work * (1 - _FIRST), joined.taken_over(chain, absolute))
+    except InfeasibleError:
+        return first
+    return min(first, second, key=lambda each: each.log_upper)
+
+
+def _joins(chain: Chain, joined: Chain) -> bool:
+    """Whether a chain has fewer cuts than another one, and no constant where that has forms."""
+    if len(joined.parts) >= len(chain.parts):
+        return False
+    constants = [{s.output.name for s in part.program.steps} for part in joined.parts if isinstance(part, Scalar)]
+    forms = {s.output.name for part in chain.parts if isinstance(part, Segment) for s in part.program.steps}
+    return not any(names & forms for names in constants)
 
 
 def _segments(tightened: Tightened, propagation: Propagation) -> Iterator[SegmentFactor]:

@@ -63,7 +63,7 @@ def certified_factor(
     Raises:
         InfeasibleError: if the multipliers prove nothing.
     """
-    return max(_factor_of(program, part, multipliers, outer, inner) for part in in_parts(program, space))
+    return max(_factor_of(program, part, multipliers, outer, inner) for part in in_parts(program, space, kept=False))
 
 
 @dataclass(eq=False)

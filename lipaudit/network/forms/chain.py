@@ -12,6 +12,7 @@ from lipaudit.network.forms.certify import certified_factor
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.forward import forward_multipliers
 from lipaudit.network.forms.multipliers import perron_weights
+from lipaudit.network.forms.restrictions import INSIDE
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import channels
 from lipaudit.network.forms.steps import Program, Tensor
@@ -145,6 +146,35 @@ class Chain:
                 if source.name in self.places:
                     scaled[self.places[source.name]] += gained
         return scaled
+
+    def taken_over(self, other: Chain, absolute: torch.Tensor) -> torch.Tensor | None:
+        """A point of this chain from one of a chain of the same network with more cuts, in absolute terms; None if the spaces differ.
+
+        Where two segments meet without a metric, a tensor that is cut back to its domain gets twice the metric's weights, with which
+        it keeps a diagonal form.
+        """
+        logs = torch.zeros(self.unknowns, dtype=torch.float64)
+        given = {
+            name: place for part in other.parts if isinstance(part, Segment) for name, place in part.places.items()
+        }
+        for part in self.parts:
+            for name, place in part.places.items() if isinstance(part, Segment) else ():
+                former = given.get(name)
+                weights = other.places.get(name.removesuffix(INSIDE))
+                if former is not None:
+                    taken = absolute[former]
+                elif name.endswith(INSIDE) and weights is not None:
+                    taken = absolute[weights] + math.log(2.0)
+                else:
+                    return None
+                if len(taken) != place.stop - place.start:
+                    return None
+                logs[place] = taken
+        for name, place in self.places.items():
+            if name not in other.places:
+                return None
+            logs[place] = absolute[other.places[name]]
+        return logs
 
     def _ends(self, part: Segment, logs: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         return self._metrics(part.program.outputs, logs), self._metrics(part.program.inputs, logs)

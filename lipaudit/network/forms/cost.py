@@ -30,8 +30,10 @@ class _Shapes:
     columns: dict[str, int] = field(default_factory=dict)
     width: int = 0
     total: float = 0.0
-    largest: int = 0
+    kept: int = 0
     """Numbers in the columns that are kept for the way forward."""
+    largest: int = 0
+    """The most numbers in columns at one time."""
 
     def replace(self, merged: str | None, unit: float) -> None:
         names = [*self.columns, *([merged] if merged is not None and merged not in self.columns else [])]
@@ -55,9 +57,10 @@ def cost(program: Program, space: Space, frequencies: int | None = None) -> floa
     return _followed(program, space, frequencies).total
 
 
-def entries(program: Program, space: Space) -> int:
-    """The most numbers that one frequency's columns take together on the way back."""
-    return _followed(program, space, 1).largest
+def entries(program: Program, space: Space, *, kept: bool) -> int:
+    """The numbers of one frequency's columns: all that are kept for the way forward, or the most at one time."""
+    shapes = _followed(program, space, 1)
+    return shapes.kept if kept else shapes.largest
 
 
 def _followed(program: Program, space: Space, frequencies: int | None) -> _Shapes:
@@ -74,7 +77,9 @@ def _followed(program: Program, space: Space, frequencies: int | None) -> _Shape
             _put_in(shapes, step, space, unit, count)
         else:
             _maximise(shapes, step, unit)
-        shapes.largest += shapes.width * sum(shapes.sizes[other] for other in shapes.columns)
+        numbers = shapes.width * sum(shapes.sizes[other] for other in shapes.columns)
+        shapes.kept += numbers
+        shapes.largest = max(shapes.largest, numbers)
     shapes.total *= _FORWARD
     size = sum(shapes.sizes[tensor.name] for tensor in program.inputs)
     batch = max(shapes.columns.values(), default=1)

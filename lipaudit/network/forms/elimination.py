@@ -138,8 +138,10 @@ Choice = Callable[[Constraint, torch.Tensor | None, torch.Tensor | None], torch.
 """The multipliers of a constraint, given D_z and U_z."""
 
 
-def eliminate(program: Program, space: Space, form: Form, choose: Choice) -> dict[str, Eliminated]:
-    """Carry a form from the outputs of a program to its inputs; returns what was eliminated on the way.
+def eliminate(
+    program: Program, space: Space, form: Form, choose: Choice, *, kept: bool = False
+) -> dict[str, Eliminated]:
+    """Carry a form from the outputs of a program to its inputs; returns what was eliminated on the way, if it is to be kept.
 
     Args:
         program: the steps.
@@ -155,10 +157,9 @@ def eliminate(program: Program, space: Space, form: Form, choose: Choice) -> dic
     for step in reversed(program.steps):
         if step.output.name not in form.diagonals and step.output.name not in form.columns:
             continue  # nothing reads it
-        if isinstance(step, Linear):
-            eliminated[step.output.name] = _put_in(form, step, space, sizes)
-        else:
-            eliminated[step.output.name] = _maximise(form, step, choose, space)
+        done = _put_in(form, step, space, sizes) if isinstance(step, Linear) else _maximise(form, step, choose, space)
+        if kept:
+            eliminated[step.output.name] = done
     return eliminated
 
 

@@ -9,20 +9,21 @@ from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Program
 from lipaudit.network.forms.symbol_space import SymbolSpace
 
-# Complex numbers that the columns of one part may have together.
-_ENTRIES_OF_A_PART = 30_000_000
+# Complex numbers that the columns of one part may have together; of what is kept, and of what there is at one time, several times over.
+_ENTRIES_OF_A_PART, _AT_A_TIME = 30_000_000, 4
 
 
-def fitting(program: Program, space: SymbolSpace) -> int:
-    """How many frequencies' forms fit into memory at once, at least one."""
-    return max(1, _ENTRIES_OF_A_PART // max(entries(program, space), 1))
+def fitting(program: Program, space: SymbolSpace, *, kept: bool) -> int:
+    """How many frequencies' forms fit into memory at once, at least one; with or without what is kept for the way forward."""
+    numbers = entries(program, space, kept=kept) * (1 if kept else _AT_A_TIME)
+    return max(1, _ENTRIES_OF_A_PART // max(numbers, 1))
 
 
-def in_parts(program: Program, space: Space) -> list[Space]:
+def in_parts(program: Program, space: Space, *, kept: bool) -> list[Space]:
     """Spaces that have some of the frequencies each, and all of them together, so that the forms of one part fit into memory."""
     if not isinstance(space, SymbolSpace):
         return [space]
-    count = fitting(program, space)
+    count = fitting(program, space, kept=kept)
     if count >= space.frequencies:
         return [space]
     number = -(-space.frequencies // count)

@@ -27,7 +27,7 @@ class Limits:
 
 
 # Columns of one frequency take no more numbers than this.
-_MOST_ENTRIES = 30_000_000
+_MOST_ENTRIES = 60_000_000
 
 
 def plan(program: Program, propagation: Propagation, limits: Limits, *, across: bool = False) -> Chain | None:
@@ -156,7 +156,7 @@ def _segment(program: Program, limits: Limits) -> Segment | None:
         space = SymbolSpace(restricted)
     except NotRepresentableError:
         return None
-    if entries(restricted, space) > _MOST_ENTRIES or cost(restricted, space) > limits.work:
+    if entries(restricted, space, kept=True) > _MOST_ENTRIES or cost(restricted, space) > limits.work:
         return None
     return Segment(restricted, space)
 

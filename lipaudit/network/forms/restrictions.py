@@ -14,6 +14,9 @@ from lipaudit.network.forms.filters import Filter, as_filters, is_pool
 from lipaudit.network.forms.spaces import is_spatial
 from lipaudit.network.forms.steps import Linear, Program, Slopes, Step, Tensor
 
+INSIDE = " inside"
+"""What is added to the name of a tensor that is cut back."""
+
 
 def with_restrictions(program: Program) -> Program:
     """The program with a step with slopes in [0, 1] wherever a tensor that spills over is read beyond its domain."""
@@ -33,7 +36,7 @@ def with_restrictions(program: Program) -> Program:
             if filters and _reads_inside(filters[i], source, step.output):
                 continue
             if source.name not in cut:
-                cut[source.name] = replace(source, name=f"{source.name} inside")
+                cut[source.name] = replace(source, name=source.name + INSIDE)
                 steps.append(Slopes(cut[source.name], (source,), 0.0, 1.0, step.node))
             sources[i] = cut[source.name]
         if is_spatial(step.output) and (

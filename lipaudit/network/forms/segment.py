@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.network.forms.elimination import Eliminated, Form, InfeasibleError, core_at, eliminate, push_forward
+from lipaudit.network.forms.elimination import (
+    Choice,
+    Eliminated,
+    Form,
+    InfeasibleError,
+    core_at,
+    eliminate,
+    push_forward,
+)
 from lipaudit.network.forms.multipliers import count, per_unit, slack, start
 from lipaudit.network.forms.parts import fitting, in_parts
 from lipaudit.network.forms.spaces import Space
@@ -44,13 +52,18 @@ class Segment:
         self.chosen, self._parts, self._vectors = frequencies, [], {}
 
     @property
+    def searched(self) -> Space:
+        """The frequencies that are searched on."""
+        if self.chosen is not None and isinstance(self.space, SymbolSpace):
+            return self.space.at(self.chosen)
+        return self.space
+
+    @property
     def parts(self) -> list[Space]:
         """The frequencies that are searched on, in parts that fit into memory."""
         if not self._parts:
-            space = self.space
-            if self.chosen is not None and isinstance(space, SymbolSpace):
-                space = space.at(self.chosen)
-            self._parts = in_parts(self.program, space)
+            space = self.searched
+            self._parts = in_parts(self.program, space, kept=True)
         return self._parts
 
     @property
@@ -76,7 +89,7 @@ class Segment:
         Raises:
             InfeasibleError: where rounding leaves none.
         """
-        space = self.parts[0]
+        space = in_parts(self.program, self.searched, kept=False)[0]
 
         def choose(step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None) -> torch.Tensor:
             place = self.places[step.output.name]
@@ -135,7 +148,7 @@ class Segment:
     ) -> _Peak:
         """The value and derivatives of one part; no derivatives where it is so far below the highest one that they have no weight."""
         form = self._outer(outer)
-        eliminated = eliminate(self.program, space, form, lambda step, *_: logs[self.places[step.output.name]].exp())
+        eliminated = eliminate(self.program, space, form, self._multipliers(logs), kept=not math.isinf(sharpness))
         matrix = joined(form, self.program.inputs, space)
         roots = self._roots(inner)
         matrix = roots[:, None] * matrix * roots
@@ -190,14 +203,14 @@ class Segment:
         if not isinstance(self.space, SymbolSpace):
             return torch.tensor([self.value(logs, outer, inner, math.inf)[0]], dtype=torch.float64)
         whole = torch.full((self.space.frequencies,), math.inf, dtype=torch.float64)
-        count = fitting(self.program, self.space)
+        count = fitting(self.program, self.space, kept=False)
         roots = self._roots(inner)
         left = list(torch.split(torch.arange(self.space.frequencies), count))
         while left:
             part = left.pop(0)
             space, form = self.space.at(part), self._outer(outer)
             try:
-                eliminate(self.program, space, form, lambda step, *_: logs[self.places[step.output.name]].exp())
+                eliminate(self.program, space, form, self._multipliers(logs))
             except InfeasibleError as error:
                 if error.at is not None and len(error.at) < len(part):
                     kept = torch.ones(len(part), dtype=torch.bool)
@@ -207,6 +220,9 @@ class Segment:
             matrix = joined(form, self.program.inputs, space)
             whole[part] = largest_of_each(roots[:, None] * matrix * roots).clamp_min(1e-300).log()
         return whole
+
+    def _multipliers(self, logs: torch.Tensor) -> Choice:
+        return lambda step, *_: logs[self.places[step.output.name]].exp()
 
     def _roots(self, inner: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return torch.cat([inner[t.name][self.space.metric_units(t)] for t in self.program.inputs]).rsqrt()

@@ -22,10 +22,10 @@ from lipaudit.network.forms.search import minimise
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.symbol_space import SymbolSpace
 
-# How closely the smoothed largest eigenvalue follows the largest one: the stages of the search.
-_SHARPNESS = (4.0, 12.0, 50.0, 400.0, 5000.0, 40000.0)
+# How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left.
+_SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
 # A stage is off by some 1 / sharpness. It ends where a step gains less than this part of that.
-_CONVERGED = 0.003
+_CONVERGED = 0.0003
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
 _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
 # The smallest multipliers where those prove nothing either, as parts of the bound of L^2.
@@ -41,7 +41,7 @@ START_AND_PROOF = _START + _PROOF
 # A search takes at least so many evaluations, on so few frequencies of a segment as that needs, but not on fewer than these.
 # A stage takes some evaluations at least.
 _EVALUATIONS, _FREQUENCIES, _PER_STAGE = 60, 12, 15
-_LOOKS = 3
+_LOOKS, _RESTARTS = 3, 3
 # What a proof may lose, in log L, before slightly larger multipliers are tried.
 _LOST = 1e-3
 # log t of a frequency may be so far above those that are searched on.
@@ -73,15 +73,17 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None) -> Tig
     whole = max(_cost(chain), 1.0)
     looks = _choose(chain, work)
     remaining = work - (_PROOF + looks * _LOOK) * whole
-    if start is None:
+    if start is None or not _proves(chain, start):
         start, tried = _start(chain, remaining / max(_cost(chain), 1.0))
         remaining -= tried * _START * _cost(chain)
     anchor = logs = start
-    if looks and not _look(chain, start):
+    for _ in range(_RESTARTS if looks else 0):
+        if _look(chain, logs):
+            break
         anchor = logs = _start(chain, 0)[0]
     used = 0
     for left in range(looks - 1, 0, -1):
-        logs, spent = _searched(chain, logs, remaining / left, _SHARPNESS if used == 0 else _SHARPNESS[1:])
+        logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1))
         used += spent
         remaining -= spent * _cost(chain)
         terms = chain.terms(logs)
@@ -89,7 +91,7 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None) -> Tig
         logs = logs if feasible else _feasible(chain, logs, terms, anchor)
         anchor = logs if feasible else anchor
     if not looks:
-        logs, used = _searched(chain, logs, remaining, _SHARPNESS)
+        logs, used = _searched(chain, logs, remaining)
     return _proved(chain, logs, anchor, used)
 
 
@@ -144,12 +146,12 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
     return best[1], tried
 
 
-def _searched(chain: Chain, logs: torch.Tensor, work: float, stages: tuple[float, ...]) -> tuple[torch.Tensor, int]:
+def _searched(chain: Chain, logs: torch.Tensor, work: float) -> tuple[torch.Tensor, int]:
     """A better point within an amount of work, and the evaluations that it took."""
     remaining, used = work / max(_cost(chain), 1.0), 0
-    stages = stages[: max(int(remaining) // _PER_STAGE, 1)]
+    stages = _SHARPNESS[: max(int(remaining) // _PER_STAGE, 1)]
     for stage, sharpness in enumerate(stages):
-        share = int(remaining) // (len(stages) - stage)
+        share = int(remaining) // (2 if stage + 1 < len(stages) else 1)
         if not chain.unknowns or share < 2:
             continue
 
@@ -183,6 +185,15 @@ def _look(chain: Chain, logs: torch.Tensor) -> bool:
     return feasible
 
 
+def _proves(chain: Chain, logs: torch.Tensor) -> bool:
+    """Whether multipliers prove something on the frequencies that are searched on."""
+    try:
+        chain.value(logs, math.inf)
+    except _FAILURES:
+        return False
+    return True
+
+
 def _feasible(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torch.Tensor) -> torch.Tensor:
     """The point nearest to one on the way to an anchor that proves something on the frequencies that are searched on.
 
@@ -190,11 +201,8 @@ def _feasible(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torc
         InfeasibleError: if the anchor does not.
     """
     for candidate in (*_raised(chain, logs), *_moved(chain, logs, terms, anchor)):
-        try:
-            chain.value(candidate, math.inf)
-        except _FAILURES:
-            continue
-        return candidate
+        if _proves(chain, candidate):
+            return candidate
     raise InfeasibleError("the frequencies that joined the search")
 
 

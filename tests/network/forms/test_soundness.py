@@ -79,5 +79,5 @@ def test_a_proof_in_parts_is_the_proof_at_once(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(parts, "_ENTRIES_OF_A_PART", 1)
     (segment,) = chain.parts
     assert isinstance(segment, Segment)
-    assert len(parts.in_parts(segment.program, segment.space)) == segment.space.frequencies  # type: ignore[attr-defined]
+    assert len(parts.in_parts(segment.program, segment.space, kept=False)) == segment.space.frequencies  # type: ignore[attr-defined]
     assert proved(chain, logs) == pytest.approx(at_once, rel=1e-6)
