@@ -37,6 +37,7 @@ def audit(
     domain: str = "global",
     around: str | torch.Tensor | None = None,
     radius: float | None = None,
+    norm_domain: str = "l2",
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
     method: str = GRAM,
@@ -88,6 +89,7 @@ def audit(
             (within ``radius`` of ``around``).
         around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own
             normalisation; a tensor or tensor file (.npy, .pt) in the network's own input.
+        norm_domain: the norm in which the ball has its radius: "l2", or "linf", where every entry is within the radius.
         mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not
             known; not around a tensor.
         method: how the norms of convolutions and matrices are found: "gram" (certified) or the name of a published method

@@ -38,7 +38,7 @@ def check_comparable(before: AuditReport, after: AuditReport) -> None:
     if a.norm != b.norm:
         raise IncomparableError("norms", a.norm, b.norm, "audit both in the same norm")
     if _domain(before) != _domain(after):
-        remedy = "audit both with the same --domain, --around, --radius, --mean and --std"
+        remedy = "audit both with the same --domain, --around, --radius, --norm-domain, --mean and --std"
         raise IncomparableError("domains", described(before), described(after), remedy)
     for name in dict.fromkeys((*a.fixed, *b.fixed)):
         held = a.fixed.get(name), b.fixed.get(name)
@@ -107,7 +107,7 @@ def _domain(report: AuditReport) -> tuple[object, ...]:
     settings, domain = report.settings, report.network.domain
     in_pixels = domain == "pixels" or settings.radius_in == "pixels"
     known = report.model.preprocessing if in_pixels else None
-    return domain, settings.around, settings.radius, settings.radius_in, known
+    return domain, settings.around, settings.radius, settings.radius_in, settings.radius_norm or "l2", known
 
 
 def _is_tightened(report: AuditReport) -> bool:

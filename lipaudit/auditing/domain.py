@@ -17,7 +17,7 @@ from lipaudit.frontends.loaded import LoadedModel, Preprocessing
 from lipaudit.frontends.normalisation import check_channels, known_normalisation, normalise, of_equal_length
 from lipaudit.frontends.picture import fits_pictures, read_picture
 from lipaudit.frontends.tensors import read_tensor
-from lipaudit.network.domain import GLOBAL, Domain, ball, pixel_box
+from lipaudit.network.domain import GLOBAL, Domain, ball, cube, pixel_box
 from lipaudit.option_names import spell
 
 _TENSOR = "give a tensor file (.npy, .pt)"
@@ -27,7 +27,8 @@ def resolve_domain(request: AuditOptions, loaded: LoadedModel) -> Domain:
     """The domain in the network's own input space.
 
     A ball around an image file has its radius in pixels in [0, 1]: it lies in the ball of radius r max(1/std) around the
-    normalised image. Around a tensor (a tensor, .npy, .pt) centre and radius are those of the network's input.
+    normalised image. Around a tensor (a tensor, .npy, .pt) centre and radius are those of the network's input. In the l-infinity norm the
+    ball is a cube, and each channel has the half width r / std.
 
     Raises:
         UsageError: if the normalisation of the pixels is not known, or the centre does not fit the network's input.
@@ -85,6 +86,11 @@ def _ball(request: AuditOptions, loaded: LoadedModel) -> Domain:
         check_channels(name, shape, known)
         steepest, flattest = max(1 / abs(s) for s in known.std), min(1 / abs(s) for s in known.std)
         middle = normalise(pixels, known)
+        if request.norm_domain == "linf":
+            lost = 2.0**-50 * float(middle.abs().max())  # by the rounding of the centre
+            halves = [radius / abs(s) * (1 + 1e-12) + lost for s in of_equal_length(known)[1]]
+            widths = torch.tensor(halves, dtype=torch.float64).reshape(1, -1, *[1] * (middle.dim() - 2))
+            return cube({name: middle}, {name: widths})
         rounding = 2.0**-50 * math.sqrt(middle.numel()) * float(middle.abs().max())  # of the centre
         outer, inner = radius * steepest * (1 + 1e-12) + rounding, radius * flattest * (1 - 1e-12) - rounding
         return ball({name: middle}, outer, max(0.0, inner))
@@ -100,4 +106,6 @@ def _ball(request: AuditOptions, loaded: LoadedModel) -> Domain:
         raise CentreError(
             f"must have finite floating-point numbers up to {LARGEST:g} (an input of the network, after its normalisation)"
         )
+    if request.norm_domain == "linf":
+        return cube({name: centre}, {name: torch.tensor(radius, dtype=torch.float64)})
     return ball({name: centre}, radius)

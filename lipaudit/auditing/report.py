@@ -112,5 +112,6 @@ def _settings(request: AuditRequest, loaded: Loaded, place: torch.device) -> Set
         domain=loaded.domain.name,
         around=around if around is None or request.absolute_paths else without_folders(around),
         radius=request.radius,
+        radius_norm=None if request.radius is None else request.norm_domain,
         radius_in=None if request.radius is None else "pixels" if request.in_pixels else "input",
     )

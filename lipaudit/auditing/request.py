@@ -97,6 +97,7 @@ class AuditOptions(LoadOptions):
     domain: str = "global"
     around: str | torch.Tensor | None = None
     radius: float | None = None
+    norm_domain: str = "l2"
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     method: str = GRAM
@@ -223,6 +224,10 @@ class AuditOptions(LoadOptions):
         given = [name for name in ("around", "radius") if getattr(self, name) is not None]
         if self.domain != "ball" and given:
             raise RequirementError(spell(given[0]), spell("domain", "ball"), "it describes a ball")
+        if self.domain != "ball" and self.norm_domain != "l2":
+            raise RequirementError(
+                spell("norm_domain", self.norm_domain), spell("domain", "ball"), "it describes a ball"
+            )
         if self.domain == "ball" and len(given) < 2:
             raise IncompleteBallError
 

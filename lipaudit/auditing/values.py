@@ -23,6 +23,8 @@ DOMAINS = ("global", "pixels", "ball")
 MOST_IMAGES = 32
 """The images that an audit reads at most, unless another number is asked for."""
 NORMS = ("l2", "linf", "l1")
+BALL_NORMS = ("l2", "linf")
+"""The norms in which a ball may be given."""
 EFFORTS = {"none": 0.0, "quick": 5e10, "standard": 5e11, "thorough": 2e13}
 """The operations that the search for a tighter bound of the whole network may take, by the name of the effort."""
 DEFAULT_EFFORT = "quick"
@@ -180,6 +182,12 @@ def _norm(_name: str, value: object) -> object:
     return value
 
 
+def _ball_norm(_name: str, value: object) -> object:
+    if not isinstance(value, str) or value not in BALL_NORMS:
+        raise UnknownChoiceError("norm_domain", value, BALL_NORMS)
+    return value
+
+
 def _effort(_name: str, value: object) -> object:
     if value is not None and (not isinstance(value, str) or value not in EFFORTS):
         raise UnknownChoiceError("effort", value, tuple(EFFORTS))
@@ -308,6 +316,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "iterations": _iterations,
     "effort": _effort,
     "norm": _norm,
+    "norm_domain": _ball_norm,
     "time_limit": _above_0,
     "cache": _path,
     "save_pair": _path,

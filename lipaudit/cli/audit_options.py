@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lipaudit.auditing.values import DOMAINS, EFFORTS, MOST_IMAGES, NORMS
+from lipaudit.auditing.values import BALL_NORMS, DOMAINS, EFFORTS, MOST_IMAGES, NORMS
 from lipaudit.cli.display_options import display_options
 from lipaudit.cli.fleet_options import fleet_options
 from lipaudit.cli.gates import gate_options
@@ -73,7 +73,14 @@ audit_options = with_options(
         type=float,
         metavar="R",
         callback=positive,
-        help="Radius of the ball (l2): in pixels in [0, 1] around an image, in the network's own input around a tensor.",
+        help="Radius of the ball: in pixels in [0, 1] around an image, in the network's own input around a tensor.",
+    ),
+    click.option(
+        "--norm-domain",
+        type=click.Choice(BALL_NORMS),
+        default="l2",
+        show_default=True,
+        help="Norm in which the ball has its radius: l2, or linf, where every entry is within the radius. The bound itself is l2.",
     ),
     click.option(
         "--mean",

@@ -37,11 +37,23 @@ from lipaudit.errors.commands import (
 from lipaudit.fleet.model import FleetModel, plain
 
 # options of an audit that may differ from model to model
-_OWN = ("input_shape", "fix", "weights", "arch", "structure", "domain", "around", "radius", "mean", "std")
+_OWN = (
+    "input_shape",
+    "fix",
+    "weights",
+    "arch",
+    "structure",
+    "domain",
+    "around",
+    "radius",
+    "norm_domain",
+    "mean",
+    "std",
+)
 # keys of a line of JSON whose option has another name
 _RENAMED = {"input": "input_shape"}
 _REPEATED = ("input", "fix")
-_DEFAULTS = {"structure": False, "domain": "global"}  # of the others: None
+_DEFAULTS = {"structure": False, "domain": "global", "norm_domain": "l2"}  # of the others: None
 _KEYS = ("input", *_OWN[1:])
 Check = Callable[[FleetModel], list[FleetModel]]
 

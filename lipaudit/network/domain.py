@@ -1,8 +1,8 @@
 """Domains: the inputs over which a bound is claimed.
 
 ``global`` is the whole space. ``pixels`` is the box of images with pixels in [0, 1], as the network sees it after its own
-normalisation: centre (1/2 - mean) / std, every entry within 1 / (2 std) of it. ``ball`` is {x : ||x - x_0|| <= r}. All
-are convex, so that a bound of the Jacobian on the domain is a Lipschitz constant on it.
+normalisation: centre (1/2 - mean) / std, every entry within 1 / (2 std) of it. ``ball`` is {x : ||x - x_0|| <= r}, in the l2 norm or, as a
+cube, in the l-infinity norm. All are convex, so that a bound of the Jacobian on the domain is a Lipschitz constant on it.
 """
 
 from __future__ import annotations
@@ -99,3 +99,21 @@ def ball(centres: Mapping[str, torch.Tensor], radius: float, inner: float | None
     }
     middle = {name: x.detach().to(torch.float64) for name, x in centres.items()}
     return Domain("ball", middle, radii, radius=radius if inner is None else inner)
+
+
+def cube(centres: Mapping[str, torch.Tensor], half: Mapping[str, torch.Tensor]) -> Domain:
+    """All inputs of which every entry is within its ``half`` width of the given ones: a ball in the l-infinity norm.
+
+    >>> square = cube({"x": torch.zeros(1, 4)}, {"x": torch.full((1, 4), 0.5)})
+    >>> round(square.radii["x"].over(()).upper, 6), round(square.radii["x"].total.upper, 6)
+    (0.5, 1.0)
+    """
+    reach = {name: width.to(torch.float64).expand(centres[name].shape).clone() for name, width in half.items()}
+    radii = {
+        name: Radii.of(
+            tuple(width.shape),
+            {(): float(width.max()), tuple(range(width.dim())): float(torch.linalg.vector_norm(width)) * _SLACK},
+        )
+        for name, width in reach.items()
+    }
+    return Domain("ball", {name: x.detach().to(torch.float64) for name, x in centres.items()}, radii, reach)

@@ -265,7 +265,8 @@ class SettingsRecord:
     """Everything that the figures depend on beside the model.
 
     ``around`` (None for a tensor given in Python) and ``radius`` are those of the domain ``ball``, as the user gave them;
-    ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``.
+    ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``; ``radius_norm`` in which norm,
+    ``l2`` where it is not said.
 
     ``effort`` is that of the search for a bound below the product of layer norms (``none``: there was no search).
 
@@ -291,6 +292,7 @@ class SettingsRecord:
     around: str | None = None
     radius: float | None = None
     radius_in: str | None = None
+    radius_norm: str | None = None
     iterations: int | None = None
     freeze_random: int | None = None
     fixed: dict[str, HeldInput] = field(default_factory=dict)

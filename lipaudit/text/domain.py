@@ -18,6 +18,8 @@ def place(settings: SettingsRecord, domain: str) -> str:
     'all images with pixels in [0, 1]'
     >>> place(SettingsRecord(domain="ball", around="cat.png", radius=0.5, radius_in="pixels"), "ball")
     'all inputs within 0.5 (l2, in pixels in [0, 1]) of cat.png'
+    >>> place(SettingsRecord(domain="ball", around="x.npy", radius=0.5, radius_in="input", radius_norm="linf"), "ball")
+    "all inputs within 0.5 (in every entry, in the network's own input) of x.npy"
     """
     if domain == "global":
         return "all inputs"
@@ -26,7 +28,8 @@ def place(settings: SettingsRecord, domain: str) -> str:
     if domain == "ball" and settings.radius is not None:
         unit = _UNITS.get(settings.radius_in or "", "")
         centre = printable(settings.around) if settings.around else "the given input"
-        return f"all inputs within {_exactly(settings.radius)} (l2{unit}) of {centre}"
+        norm = "in every entry" if settings.radius_norm == "linf" else "l2"
+        return f"all inputs within {_exactly(settings.radius)} ({norm}{unit}) of {centre}"
     return f"the domain {domain}"
 
 

@@ -101,14 +101,18 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     return net.double().eval(), shape
 
 
-def largest_stretch(net: nn.Module, centre: torch.Tensor, radius: float, seed: int, rounds: int = 8) -> float:
-    """The largest norm of the Jacobian that sampling and climbing in a ball find."""
+def largest_stretch(
+    net: nn.Module, centre: torch.Tensor, radius: float, seed: int, rounds: int = 8, cube: bool = False
+) -> float:
+    """The largest norm of the Jacobian that sampling and climbing in a ball, or a cube of half width ``radius``, find."""
     generator = torch.Generator().manual_seed(seed)
     count = 64
     away = torch.randn(count, centre.numel(), generator=generator, dtype=torch.float64)
     away[0] = 0.0
     x = away / away.norm(dim=1, keepdim=True).clamp_min(1e-300)
     x = x * radius * torch.rand(count, 1, generator=generator, dtype=torch.float64) ** (1 / 4)
+    if cube:
+        x = away.clamp(-1, 1) * radius
     best, step = 0.0, 0.5
     for _ in range(rounds):
         norms = _jacobian_norms(net, centre, x)
@@ -116,7 +120,7 @@ def largest_stretch(net: nn.Module, centre: torch.Tensor, radius: float, seed: i
         kept = x[norms.topk(8).indices].repeat(count // 8, 1)
         jump = torch.randn(count, x.shape[1], generator=generator, dtype=torch.float64)
         x = kept + step * radius * jump / jump.norm(dim=1, keepdim=True)
-        x = x * (radius / x.norm(dim=1, keepdim=True).clamp_min(radius))
+        x = x.clamp(-radius, radius) if cube else x * (radius / x.norm(dim=1, keepdim=True).clamp_min(radius))
         step *= 0.7
     return best
 

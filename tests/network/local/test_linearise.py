@@ -42,3 +42,21 @@ def test_balls_hold_every_jacobian_and_grow_with_the_radius(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_many_balls(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.parametrize("seed", [5, 9, 10])
+def test_cubes_hold_every_jacobian(seed: int) -> None:
+    net, shape = random_network(seed)
+    centre = torch.randn(shape, dtype=torch.float64)
+    for half in (1e-6, 0.02):
+        options = {"domain": "ball", "around": centre, "radius": half, "norm_domain": "linf", "effort": "none"}
+        network = lipaudit.audit(net, shape, **options).network
+        enclosing = lipaudit.audit(
+            net, shape, **{**options, "radius": half * centre.numel() ** 0.5, "norm_domain": "l2"}
+        )
+        stretch = largest_stretch(net, centre, half, seed, cube=True)
+        assert network.upper_bound is not None
+        assert stretch <= network.upper_bound * (1 + 1e-9)
+        assert network.upper_bound <= enclosing.network.upper_bound * (1 + 1e-6)
+        if half == 1e-6:
+            assert network.upper_bound <= 1.01 * stretch
