@@ -37,6 +37,8 @@ def cat(tmp_path: Path) -> str:
         ({"domain": "box"}, "there is no domain 'box': choose one of global, pixels, ball"),
         ({"domain": "pixels", "around": "cat.png"}, "around requires domain='ball'"),
         ({"radius": 1.0}, "radius requires domain='ball'"),
+        ({"norm_domain": "linf"}, "norm_domain='linf' requires domain='ball'"),
+        ({"norm_domain": "l1"}, "there is no norm_domain 'l1': choose one of l2, linf"),
         ({"domain": "ball"}, "requires its centre and its radius"),
         ({"domain": "ball", "around": "cat.png"}, "requires its centre and its radius"),
         ({"domain": "ball", "radius": 1.0}, "requires its centre and its radius"),
@@ -206,3 +208,15 @@ def test_an_image_is_no_centre_of_other_inputs(cat: str) -> None:
         resolve_domain(request, loaded((1, 1, 8, 8)))
     with pytest.raises(UsageError, match=r"one input, and net.onnx has 2"):
         resolve_domain(request, loaded((1, 3, 8, 8), (1, 3, 8, 8)))
+
+
+def test_a_ball_in_the_largest_entry_is_a_cube_with_a_width_per_channel(cat: str) -> None:
+    request = AuditOptions(domain="ball", around=cat, radius=0.1, norm_domain="linf")
+    domain = resolve_domain(request, loaded((1, 3, 4, 6)))
+    (reach,) = domain.reach.values()
+    assert reach[0, :, 0, 0].tolist() == pytest.approx([0.1 / s for s in IMAGENET.std], rel=1e-9)
+    tensor = resolve_domain(
+        AuditOptions(domain="ball", around=torch.zeros(1, 5), radius=0.1, norm_domain="linf"), loaded((1, 5))
+    )
+    assert tensor.reach["x0"].tolist() == [[0.1] * 5]
+    assert tensor.radii["x0"].total.upper == pytest.approx(0.1 * 5**0.5)
