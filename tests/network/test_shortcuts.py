@@ -80,7 +80,7 @@ DENSE: dict[str, tuple[nn.Module, float]] = {
     "a slope below 0": (Step(2.0, lambda u: functional.leaky_relu(u, -0.3)), 1.6),
     "absolute value": (Step(0.5, torch.abs), 1.5),
     "a steeper activation": (Step(1.0, lambda u: 3 * torch.relu(u)), 2.0),
-    "published, power iteration": (ConvexPotential(5, 7, 20), 1.0),
+    "published, power iteration": (ConvexPotential(5, 7), 1.0),
     "published, SDP-based": (SdpBased(5, 9), 1.0),
 }  # fmt: skip
 NOT_A_STEP: dict[str, nn.Module] = {

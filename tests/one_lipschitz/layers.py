@@ -13,10 +13,14 @@ from torch.nn.utils import parametrize
 class ConvexPotential(nn.Module):
     """x - 2 / ||W||^2 W^T relu(W x + b), the norm by power iteration in the forward (CPL; Meunier et al., 2022)."""
 
-    def __init__(self, inside: int, hidden: int, iterations: int = 200) -> None:
+    def __init__(self, inside: int, hidden: int, iterations: int = 2, trained: int = 500) -> None:
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.randn(hidden, inside) / 3), nn.Parameter(torch.randn(hidden))
-        self.register_buffer("u", torch.randn(hidden))
+        u = torch.randn(hidden)
+        with torch.no_grad():
+            for _ in range(trained):
+                u = functional.normalize(self.weight @ (self.weight.T @ u), dim=0)
+        self.register_buffer("u", u)
         self.iterations = iterations
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
