@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -15,7 +16,7 @@ from lipaudit.network.forms.multipliers import perron_weights
 from lipaudit.network.forms.restrictions import INSIDE
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import channels
-from lipaudit.network.forms.steps import Program, Tensor
+from lipaudit.network.forms.steps import Bounded, Program, Tensor
 from lipaudit.spectral.bracket import round_up
 
 
@@ -42,6 +43,7 @@ class Chain:
     """Segments from the network's inputs to its outputs, and where their unknowns stand in one vector of logarithms.
 
     The metric at a cut has one weight per channel, or per entry of a tensor without pixels; at the network's inputs and outputs it is 1.
+    So it is behind and before a constraint on the norm of the whole tensor, which passes the largest weight on: no other weights do better.
     """
 
     parts: list[Segment | Scalar]
@@ -52,8 +54,12 @@ class Chain:
         for part in self.parts:
             if isinstance(part, Segment):
                 self.unknowns = part.number(self.unknowns)
-        for part in self.parts[1:]:
+        for before, part in pairwise(self.parts):
             (cut,) = part.program.inputs
+            first, *others = part.program.steps
+            alone = isinstance(first, Bounded) and all(cut not in step.sources for step in others)
+            if alone or isinstance(before.program.steps[-1], Bounded):
+                continue
             self.places[cut.name] = slice(self.unknowns, self.unknowns + channels(cut))
             self.unknowns = self.places[cut.name].stop
 
