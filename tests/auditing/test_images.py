@@ -37,7 +37,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(digits: Path) -> AuditReport:
-    return lipaudit.audit(RESNET, images=digits, mean=0, std=1, max_images=4, seed=1)
+    return lipaudit.audit(RESNET, images=digits, mean=0, std=1, max_images=4, seed=1, effort="none")
 
 
 def test_the_norms_lie_between_nothing_and_the_bound(report: AuditReport) -> None:
@@ -55,7 +55,7 @@ def test_the_norms_lie_between_nothing_and_the_bound(report: AuditReport) -> Non
 
 
 def test_images_raise_the_lower_bound(report: AuditReport) -> None:
-    alone = lipaudit.audit(RESNET, lower_bound=True).network
+    alone = lipaudit.audit(RESNET, lower_bound=True, effort="none").network
     assert alone.images is None
     assert alone.lower_bound is not None
     assert report.network.lower_bound is not None
@@ -63,9 +63,9 @@ def test_images_raise_the_lower_bound(report: AuditReport) -> None:
 
 
 def test_the_same_seed_gives_the_same_report(report: AuditReport, digits: Path) -> None:
-    again = lipaudit.audit(RESNET, images=str(digits), mean=0, std=1, max_images=4, seed=1)
+    again = lipaudit.audit(RESNET, images=str(digits), mean=0, std=1, max_images=4, seed=1, effort="none")
     assert again.network == report.network
-    other = lipaudit.audit(RESNET, images=str(digits), mean=0, std=1, max_images=4, seed=2)
+    other = lipaudit.audit(RESNET, images=str(digits), mean=0, std=1, max_images=4, seed=2, effort="none")
     assert other.network.images is not None
     assert report.network.images is not None
     assert [e.image for e in other.network.images.norms] != [e.image for e in report.network.images.norms]
@@ -153,7 +153,7 @@ def test_the_command_reads_images_and_saves_the_pair(
                 RESNET,
                 "--images",
                 str(digits),
-                *["--mean", "0", "--std", "1", "--max-images", "2", "--save-pair"],
+                *["--effort", "none", "--mean", "0", "--std", "1", "--max-images", "2", "--save-pair"],
                 str(pair),
             ]
         )

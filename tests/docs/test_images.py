@@ -19,5 +19,5 @@ def test_the_page_shows_the_bracket_and_the_norms(tmp_path: Path, capsys: pytest
     images, classes = load_classes("test")
     np.savez(tmp_path / "digits.npz", x=images.numpy(), y=classes.numpy())
     network = str(SAMPLES / "digits_resnet.onnx")
-    assert main([network, "--images", str(tmp_path / "digits.npz"), "--max-images", "100"]) == 0
+    assert main([network, "--images", str(tmp_path / "digits.npz"), "--max-images", "100", "--effort", "none"]) == 0
     assert_printed(blocks(PAGE)[0], capsys.readouterr().out.splitlines())

@@ -70,6 +70,12 @@ class Sectors:
         return math.sqrt(float(largest.max())) * (1 + 2.0**-40)
 
     @property
+    def stretch_alike(self) -> bool:
+        """Whether every output has the same largest slope, up to rounding."""
+        rows = torch.linalg.vector_norm(self.matrices, dim=-1).amax((0, 1))
+        return float(rows.max()) <= float(rows.min()) * (1 + 2.0**-40)
+
+    @property
     def sums(self) -> tuple[float, float]:
         """The largest sum of moduli of a row and of a column: the constants in the l-infinity and l1 norm, rounded up."""
         moduli = self.matrices.abs()

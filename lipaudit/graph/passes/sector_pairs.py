@@ -90,6 +90,8 @@ def _matched(index: GraphIndex, node: Node, join: Join, same: Mapping[str, str])
         break
     if pieces is None:
         return reason
+    if len(leaves) > 1 and _are_apart(nodes, leaves, names) and pieces.stretch_alike:
+        return NoMatch("every part is a function of a tensor of its own and stretches alike: a join like any other")
     if pieces.gap > tolerance:
         return NoMatch(f"it jumps by {pieces.gap:.3g} of its size where a condition changes")
     return _replaced(index, node, join, names, leaves, nodes, pieces)
@@ -116,6 +118,17 @@ def _replaced(
         unordered = new.add("pairs", _STACK if join.new else _CAT, arguments, tuple(shape))
     new.add("chosen", SECTOR_PAIRS, {"self": unordered}, node.output.shape, payload)
     return new.match(SECTOR_PAIRS, tuple(dict.fromkeys(n.name for n in nodes)))
+
+
+def _are_apart(nodes: tuple[Node, ...], leaves: tuple[Ref, ...], names: tuple[str, ...]) -> bool:
+    """Whether no two of the outputs depend on one leaf, none on both, and none chooses by a comparison."""
+    if not all(node.output.dtype.is_floating_point for node in nodes):
+        return False
+    read = {leaf.name: {leaf.name} for leaf in leaves}
+    for node in nodes:
+        read[node.name] = set().union(*(read[ref.name] for ref in node.refs))
+    sources = [read[name] for name in names]
+    return all(len(source) == 1 for source in sources) and len(set().union(*sources)) == len(names)
 
 
 def _cone(

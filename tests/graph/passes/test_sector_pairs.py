@@ -136,3 +136,16 @@ def test_angles_that_were_rounded_to_float32_still_fit() -> None:
             return chosen(x, self.c, self.s)
 
     assert lipaudit.audit(Rounded(), input_shape={"x": (1, 6, 4)}).network.upper_bound <= 1 + 1e-6
+
+
+def test_a_join_of_functions_of_tensors_of_their_own_stays_a_join() -> None:
+    def joined(x: torch.Tensor) -> torch.Tensor:
+        a, b = x.chunk(2, 1)
+        return torch.cat([torch.relu(a), -torch.relu(-b)], 1)
+
+    network = OfOneInput(joined)
+    graph = recognise(capture(network, {"x": torch.zeros(1, 6, 4)}))
+    assert SECTOR_PAIRS not in {node.op for node in graph}
+    found = lipaudit.audit(network, input_shape={"x": (1, 6, 4)}).network
+    assert found.rigor == "certified"
+    assert found.upper_bound == pytest.approx(math.sqrt(2))
