@@ -239,13 +239,16 @@ def test_the_digits_are_certified_below_what_attacks_reach() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["digits_resnet", "digits_mobile", "digits_se", "digits_vit"])
 def test_every_digit_is_certified_below_what_attacks_reach(name: str) -> None:
-    digits = load_classes("test")
-    found = lipaudit.certify(
-        f"sample_models/{name}.onnx", digits.images, labels=digits.targets, local_steps=2, effort="quick"
-    )
+    digits, model = load_classes("test"), f"sample_models/{name}.onnx"
+    found = lipaudit.certify(model, digits.images, labels=digits.targets, effort="quick")
+    around = lipaudit.certify(model, digits.images[:4], local_steps=2, effort="none")
     assert found.accuracy is not None
     assert found.accuracy > 0.95
-    assert all(image.attack_radius is not None and 0 < image.radius <= image.attack_radius for image in found.images)
+    assert [image.radius > 0 for image in found.images] == [found.constant.upper_bound is not None] * 450
+    for image in (*found.images, *around.images):
+        assert image.attack_radius is not None
+        assert image.radius <= image.attack_radius
+    assert all(image.local_radius for image in around.images)
 
 
 def test_the_attack_is_as_good_as_one_of_the_adversarial_robustness_toolbox() -> None:
