@@ -49,8 +49,8 @@ def test_the_commands_with_a_list_audit_it(
     (command,) = (line for line in COMMANDS if "--models-from models.txt --jobs 4" in line)
     assert main(shlex.split(command)[1:]) == 0
     out, _ = capsys.readouterr()
-    assert out.splitlines()[-1] == "10 models: 9 with a finite bound, 1 unbounded."
-    assert len(fleet.entries()) == 10
+    assert out.splitlines()[-1] == "11 models: 10 with a finite bound, 1 unbounded."
+    assert len(fleet.entries()) == 11
     (look,) = (line for line in COMMANDS if line.startswith("tail "))
     found = subprocess.run(["bash", "-c", look], capture_output=True, text=True, check=True).stdout
     assert found.splitlines() == [f"{entry['spec']} done" for entry in fleet.entries()]
@@ -59,7 +59,7 @@ def test_the_commands_with_a_list_audit_it(
 def test_the_command_with_a_wildcard_audits_every_sample(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert COMMANDS[0].endswith("--jobs 2")
     assert main(shlex.split(COMMANDS[0])[1:]) == 0
-    assert "5 models: 4 with a finite bound, 1 unbounded." in capsys.readouterr().out
+    assert "6 models: 5 with a finite bound, 1 unbounded." in capsys.readouterr().out
 
 
 def test_the_command_for_a_cluster_is_understood(
