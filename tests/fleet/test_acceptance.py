@@ -27,7 +27,7 @@ SHAPES = [
         "efficientnet_evos",
         "efficientnet_gn",
     ),
-    *("efficientnet_ln", "mambaout", "maxvit", "nfnet", "resnet", "vit", "vit2", "vit3", "vit4", "vit_relpos"),
+    *("efficientnet_ln", "mambaout", "maxvit", "nfnet", "resnet", "vit", "vit2", "vit3", "vit4"),
 ]
 OURS = [
     "sample_models/*.onnx",
