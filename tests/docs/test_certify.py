@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from lipaudit.records.schema import certification_schema_text
 from tests.docs.commands import blocks, commands, copy_of_the_samples, run_line
 from tests.places import DOCS, ROOT
 
@@ -36,6 +38,12 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
     assert words(shown) == words(certified.out)
     for command in commands(blocks(PAGE)[2]):
         assert run_line(command, tmp_path).code == command.code
+
+
+def test_every_field_of_the_json_is_on_the_page() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [A-Z]", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    parts = json.loads(certification_schema_text())["$defs"].values()
+    assert sorted(rows) == sorted(name for part in parts for name in part["properties"])
 
 
 def test_the_example_in_python_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
