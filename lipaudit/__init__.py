@@ -10,6 +10,7 @@ from lipaudit.version import __version__
 if TYPE_CHECKING:
     from lipaudit.api import audit, compare
     from lipaudit.auditing.diff import diff
+    from lipaudit.auditing.verify import verify
     from lipaudit.certification.certify import certify
     from lipaudit.gates.claim import claim
     from lipaudit.records.certification import Certification
@@ -34,6 +35,7 @@ __all__ = [
     "conv_norm",
     "diff",
     "spectral_norm",
+    "verify",
 ]
 
 # torch takes seconds to import, and `lipaudit --help` needs none of it: what needs torch is imported at first use
@@ -43,6 +45,7 @@ _HOMES = {
     "compare": "lipaudit.api",
     "diff": "lipaudit.auditing.diff",
     "claim": "lipaudit.gates.claim",
+    "verify": "lipaudit.auditing.verify",
     "Certification": "lipaudit.records.certification",
     "Comparison": "lipaudit.records.comparison",
     "ReportDiff": "lipaudit.records.diff",

@@ -43,6 +43,7 @@ def audit(
     method: str = GRAM,
     iterations: int | None = None,
     effort: str | None = None,
+    certificate: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     absolute_paths: bool = False,
     max_memory: int | str | None = None,
@@ -101,6 +102,8 @@ def audit(
             "quick", "standard" or "thorough" (at most 5e10, 5e11 and 2e13 operations by formula, whatever the machine). It
             holds over all inputs; the report keeps both bounds and prints the least. Default: "quick", and "none" for a published
             ``method`` or the ``structure``, from which no search can start.
+        certificate: a file NAME.safetensors for the numbers that prove the tighter bound; :func:`lipaudit.verify` computes the
+            bound again from them.
         cache: a folder that keeps lipaudit's own norms from one audit to the next, by the content of the weights; made if it
             does not exist. Other methods and ``structure`` have nothing to keep.
         absolute_paths: keep the folders of the model's and the centre's file in the report; without it a path outside the working

@@ -15,6 +15,7 @@ from lipaudit.network.bound import NetworkBound, Problem, Result
 from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.forms.certificate import Certificate
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, propagate
 from lipaudit.network.shortcuts import find_shortcuts
@@ -40,8 +41,17 @@ class Bounds:
     diameter: float | None
 
 
-def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, constants: LayerConstants) -> Bounds:
-    """Propagate the constants of all operations to the outputs, on every domain that the report shows."""
+def propagate_bounds(
+    request: AuditRequest,
+    loaded: Loaded,
+    network: Captured,
+    constants: LayerConstants,
+    certificate: Certificate | None = None,
+) -> Bounds:
+    """Propagate the constants of all operations to the outputs, on every domain that the report shows.
+
+    With a ``certificate`` nothing is searched: a bound by forms is what that proves.
+    """
     if request.norm != "l2":
         return _in_norm(Norm(request.norm), network, constants)
     work = EFFORTS[request.search_effort]
@@ -50,7 +60,7 @@ def propagate_bounds(request: AuditRequest, loaded: Loaded, network: Captured, c
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
         propagation = propagate(network.simple, constants.effects, extents, wider, shortcuts)
-        return Problem(network.simple, domain, propagation, extents, constants.norms, work)
+        return Problem(network.simple, domain, propagation, extents, constants.norms, work, certificate)
 
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)

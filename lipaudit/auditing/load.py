@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lipaudit.auditing.domain import override_preprocessing, resolve_domain
 from lipaudit.auditing.placement import check_device
 from lipaudit.auditing.request import AuditRequest, CompareRequest
 from lipaudit.auditing.values import MOST_IMAGES
 from lipaudit.errors.models import OwnWeightsError
+from lipaudit.files import check_writable
 from lipaudit.frontends.held_inputs import describe, read_fixed
 from lipaudit.frontends.images import Images, read_images
 from lipaudit.frontends.load import load
@@ -35,6 +37,8 @@ def load_request(request: AuditRequest) -> Loaded:
     """
     if request.save_pair is not None:
         check_folder(request.save_pair)
+    if request.certificate is not None:
+        check_writable(Path(request.certificate))
     model = open_model(request)
     model = replace(model, preprocessing=override_preprocessing(model, request.mean, request.std))
     return Loaded(model, resolve_domain(request, model), _images(request, model))

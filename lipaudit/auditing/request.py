@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # a centre or a normalisation beyond this is none of an image, and its products leave the range of floats
 LARGEST = 1e30
 # options that change no figure of a report, and so belong to no record
-_NOT_RECORDED = ("model", "cache", "save_pair")
+_NOT_RECORDED = ("model", "cache", "save_pair", "certificate")
 
 # what Python callers may pass
 InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
@@ -102,6 +102,7 @@ class AuditOptions(LoadOptions):
     std: tuple[float, ...] | None = None
     method: str = GRAM
     effort: str | None = None
+    certificate: str | None = None
     lower_bound: bool = False
     images: str | torch.Tensor | None = None
     max_images: int | None = None
@@ -211,6 +212,12 @@ class AuditOptions(LoadOptions):
                 raise ConflictError(spell(name, value), spell("norm", self.norm), reason)
 
     def _check_effort(self) -> None:
+        if self.certificate is not None:
+            if self.search_effort == "none":
+                reason = "it keeps the numbers that the search for a tighter bound finds"
+                raise RequirementError(spell("certificate"), f"a search ({spell('effort', 'quick')} or longer)", reason)
+            if Path(self.certificate).suffix.lower() != ".safetensors":
+                raise InvalidValueError(spell("certificate"), "the name of a file, FILE.safetensors", self.certificate)
         if self.effort in (None, "none"):
             return
         if self.structure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lipaudit.auditing.capture import capture_model
+from lipaudit.auditing.certificate import write_certificate
 from lipaudit.auditing.constants import find_constants
 from lipaudit.auditing.domain_bounds import propagate_bounds
 from lipaudit.auditing.load import load_request
@@ -14,17 +15,21 @@ from lipaudit.auditing.provenance import Clock
 from lipaudit.auditing.report import make_report
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.errors import InvalidValueError
+from lipaudit.network.forms.certificate import Certificate
 from lipaudit.records.report import AuditReport
 from lipaudit.spectral.precompute import Progress
 from lipaudit.user_code import exit_is_an_error
 
 
-def run_audit(request: AuditRequest, progress: Progress | None = None) -> AuditReport:
+def run_audit(
+    request: AuditRequest, progress: Progress | None = None, certificate: Certificate | None = None
+) -> AuditReport:
     """Carry out an audit.
 
     Args:
         request: the model and every option; what they mean stands at :func:`lipaudit.audit`.
         progress: called as progress(done, total, name) while layers are bounded.
+        certificate: what to prove a bound by forms from, in the place of a search.
 
     Raises:
         LipauditError: with the model, the place and what to do.
@@ -40,10 +45,11 @@ def run_audit(request: AuditRequest, progress: Progress | None = None) -> AuditR
             clock.lap("capture")
             constants = find_constants(request, network.simple, place, progress)
             clock.lap("norms")
-            bounds = propagate_bounds(request, loaded, network, constants)
+            bounds = propagate_bounds(request, loaded, network, constants, certificate)
             clock.lap("propagation")
             measured = search_lower_bound(request, network, loaded, progress)
             if request.searches:
                 clock.lap("lower bound")
             report = make_report(request, loaded, network, place, constants, bounds, measured)
+            report = write_certificate(request, report, bounds)
             return replace(report, timings=clock.laps)

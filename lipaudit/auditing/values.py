@@ -317,6 +317,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "effort": _effort,
     "norm": _norm,
     "norm_domain": _ball_norm,
+    "certificate": _path,
     "time_limit": _above_0,
     "cache": _path,
     "save_pair": _path,

@@ -147,6 +147,8 @@ def _shown(
 def _check_one_model(options: AuditOptions, several: bool) -> None:
     if several and options.save_pair is not None:
         raise OneModelError("--save-pair", "keeps the inputs of", "several")
+    if several and options.certificate is not None:
+        raise OneModelError("--certificate", "proves the bound of", "several")
 
 
 def _expand_all(

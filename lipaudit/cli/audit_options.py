@@ -113,6 +113,12 @@ audit_options = with_options(
         "printed. Default: quick, and none with --structure or a published --method.",
     ),
     click.option(
+        "--certificate",
+        metavar="FILE.safetensors",
+        help="Write the numbers that prove the tighter bound; `lipaudit verify REPORT MODEL FILE` computes it again from them. Of one "
+        "model only.",
+    ),
+    click.option(
         "--lower-bound",
         is_flag=True,
         help="Also search for two inputs between which the network stretches much; what is measured is an empirical lower bound.",

@@ -35,6 +35,7 @@ from lipaudit.cli.terminal import (
     say,
     tolerate_any_character,
 )
+from lipaudit.cli.verify import verify
 from lipaudit.errors import OutputError
 from lipaudit.errors.commands import UnknownVerbError
 from lipaudit.fleet.interrupts import raise_remembered, remembered
@@ -56,6 +57,7 @@ Examples:
   lipaudit compare model.onnx --methods sedghi2019,ryu2019
   lipaudit methods
   lipaudit diff before.json after.json --max-growth 1.05
+  lipaudit verify report.json model.onnx proof.safetensors
   lipaudit model.onnx --domain ball --around x.npy --radius 0.5
   lipaudit reproduce spectral-table
 
@@ -63,7 +65,8 @@ Examples:
 Exit codes:
   0    done
   1    a gate is exceeded (--max-log10-bound, --max-layer, --claim, --no-unbounded,
-       --max-growth, --max-layer-growth, --min-certified-accuracy)
+       --max-growth, --max-layer-growth, --min-certified-accuracy),
+       or a report is not verified
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
@@ -164,5 +167,6 @@ for _command in (
     list_methods,
     list_rules,
     schema,
+    verify,
 ):
     cli.add_command(_command)

@@ -7,11 +7,12 @@ A network bound is a function of a :class:`Problem` that returns a :class:`Netwo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lipaudit.graph.node import Graph
 from lipaudit.network.domain import Domain
+from lipaudit.network.forms.certificate import Certificate
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.spectral.oracle import Norms
@@ -30,6 +31,7 @@ class Problem:
         norms: how the norms of linear maps are found; ``norms.weights_known`` is False where only statuses are asked for.
         work: floating-point operations that one bound may spend beyond what the product rule costs, by formula and not by time, so that
             a bound is the same on every machine. A bound that needs more stops with what it has, or is not applicable.
+        certificate: what to prove a bound by forms from, in the place of a search.
     """
 
     graph: Graph
@@ -38,6 +40,7 @@ class Problem:
     extents: Extents
     norms: Norms
     work: float = 0.0
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class NetworkBound:
         note: a short remark for the report.
         certificate: where the numbers that prove the bound are kept, empty if the bound needs none.
         segments: the parts whose factors make up the bound, from the inputs to the outputs; empty for a method without any.
+        proof: the numbers that prove the bound, where it needs some.
     """
 
     name: str
@@ -80,6 +84,7 @@ class NetworkBound:
     note: str = ""
     certificate: str = ""
     segments: tuple[SegmentFactor, ...] = ()
+    proof: Certificate | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from lipaudit.errors import RegistryError
 from lipaudit.network.bound import BoundFunction, NetworkBound, Problem, Result
 from lipaudit.network.domain import GLOBAL
 from lipaudit.network.forms.bound import quadratic_forms
+from lipaudit.network.forms.recompute import by_certificate
 from lipaudit.network.local.bound import jacobian_at_centre
 from lipaudit.network.local.forms import forms_on_domain
 from lipaudit.network.product_rule import product_rule
@@ -31,6 +32,8 @@ NETWORK_BOUNDS: dict[str, BoundFunction] = {
 }
 # the methods that search, and are left out where no work is allowed
 _SEARCHES = frozenset({"forms"})
+# what computes the bound of a method again from a certificate, and searches nothing
+_BY_CERTIFICATE: dict[str, BoundFunction] = {"forms": by_certificate}
 # the methods that need a centre, and are left out over all inputs
 _LOCAL = frozenset({"jacobian at the centre"})
 
@@ -38,7 +41,8 @@ _LOCAL = frozenset({"jacobian at the centre"})
 def network_bounds(problem: Problem, wider: Sequence[Result] = ()) -> tuple[Result, ...]:
     """What every method in the table says of a network, in the order of the table.
 
-    Methods that search are left out where ``problem.work`` allows no operations, and those around a centre over all inputs. ``wider`` are
+    Methods that search are left out where ``problem.work`` allows no operations, and those around a centre over all inputs; with a
+    ``problem.certificate`` nothing is searched. ``wider`` are
     the results on a domain that contains this one: they hold here as well, and of each method the smaller one counts.
 
     Raises:
@@ -47,9 +51,12 @@ def network_bounds(problem: Problem, wider: Sequence[Result] = ()) -> tuple[Resu
     results = []
     known = {result.name: result for result in wider}
     for name, bound in NETWORK_BOUNDS.items():
-        if (name in _SEARCHES and problem.work <= 0) or (name in _LOCAL and problem.domain is GLOBAL):
+        if problem.certificate is not None and name in _BY_CERTIFICATE:
+            result = _BY_CERTIFICATE[name](problem)
+        elif (name in _SEARCHES and problem.work <= 0) or (name in _LOCAL and problem.domain is GLOBAL):
             continue
-        result = bound(problem)
+        else:
+            result = bound(problem)
         if result.name != name:
             raise RegistryError(f"the network bound {name} returned a result named {result.name}")
         if isinstance(result, NetworkBound) and set(result.outputs) != set(problem.graph.outputs):
@@ -89,7 +96,7 @@ def least(results: Sequence[Result], outputs: Sequence[str], norm: Norm = Norm.L
     owners = tuple(dict.fromkeys(bound.name for bound, _ in each.values()))
     together = NetworkBound(" + ".join(owners), joined, values)
     best, network = _least([*((bound, bound.network) for bound in bounds), (together, joined)])
-    return NetworkBound(best.name, network, values, best.note, best.certificate, best.segments)
+    return NetworkBound(best.name, network, values, best.note, best.certificate, best.segments, best.proof)
 
 
 def _least(candidates: Sequence[tuple[NetworkBound, Value]]) -> tuple[NetworkBound, Value]:

@@ -138,7 +138,8 @@ class BoundRecord(WithFigure):
 
     ``status`` is as for the network, or ``not applicable`` where ``reason`` says why the method has no bound of this network. ``note`` is
     a remark, ``certificate`` says where the numbers are kept that prove the bound, empty where it needs none. ``segments`` are the parts
-    whose factors make up the bound, from the inputs to the outputs; empty for a method without any.
+    whose factors make up the bound, from the inputs to the outputs; empty for a method without any. ``certificate_sha256`` is the hash of
+    the file that is the certificate.
     """
 
     name: str
@@ -148,6 +149,7 @@ class BoundRecord(WithFigure):
     note: str = ""
     certificate: str = ""
     segments: tuple[SegmentRecord, ...] = ()
+    certificate_sha256: str | None = None
 
 
 @dataclass(frozen=True)

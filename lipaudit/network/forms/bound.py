@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
-from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result, SegmentFactor
-from lipaudit.network.domain import GLOBAL
+from lipaudit.network.bound import NotApplicable, Problem, Result
 from lipaudit.network.forms.attained import is_attained
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.elimination import InfeasibleError
-from lipaudit.network.forms.plan import Limits, log_constant, plan
+from lipaudit.network.forms.plan import Limits, plan
 from lipaudit.network.forms.program import NoProgramError, program_of
+from lipaudit.network.forms.result import NAME, bound_by_forms, refusal
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.steps import Program
 from lipaudit.network.forms.tighten import START_AND_PROOF, Tightened, tighten
-from lipaudit.network.propagate import Propagation, Value
-from lipaudit.rules.effect import Status
-from lipaudit.spectral.bracket import Rigor
-
-NAME = "forms"
 
 # The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
 _FIRST, _LEAST_EVALUATIONS = 0.25, 30
@@ -27,10 +19,10 @@ _FIRST, _LEAST_EVALUATIONS = 0.25, 30
 
 def quadratic_forms(problem: Problem) -> Result:
     """The least product of the segments' factors that was found and proved within ``problem.work`` operations."""
-    product = problem.propagation.network
-    reason = _refusal(problem)
-    if reason:
+    if reason := refusal(problem):
         return NotApplicable(NAME, reason)
+    if problem.work <= 0:
+        return NotApplicable(NAME, "No work is allowed beyond the product of the operations' constants.")
     try:
         program = program_of(problem.graph, problem.propagation)
         if is_attained(program, problem.propagation):
@@ -45,16 +37,13 @@ def quadratic_forms(problem: Problem) -> Result:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except InfeasibleError as error:
         return NotApplicable(NAME, f"No multipliers were found that prove a bound, at {error}.")
-    rigor = Rigor.NUMERICAL if program.numerical else product.rigor
-    value = Value(Status.FINITE, tightened.log_upper, rigor)
-    outputs = {
-        name: value if value.log_upper < each.log_upper else each for name, each in problem.propagation.outputs.items()
-    }
+    chain = tightened.chain
     sizes = (
         f"{len(chain.parts)} segments, {chain.unknowns} multipliers and weights, {tightened.evaluations} evaluations"
     )
     note = f"{sizes}; {problem.work:g} operations allowed"
-    return NetworkBound(NAME, value, outputs, note, segments=tuple(_segments(tightened, problem.propagation)))
+    parts, proof = chain.proof_parts(), chain.certificate(tightened.logs)
+    return bound_by_forms(problem, program.numerical, tightened.log_upper, parts, tightened.terms, proof, note)
 
 
 def _tightened(program: Program, problem: Problem, chain: Chain) -> Tightened:
@@ -80,35 +69,6 @@ def _joins(chain: Chain, joined: Chain) -> bool:
     constants = [{s.output.name for s in part.program.steps} for part in joined.parts if isinstance(part, Scalar)]
     forms = {s.output.name for part in chain.parts if isinstance(part, Segment) for s in part.program.steps}
     return not any(names & forms for names in constants)
-
-
-def _segments(tightened: Tightened, propagation: Propagation) -> Iterator[SegmentFactor]:
-    """The factor of every part of the chain, and what the product of constants gives the same part."""
-    for part, term in zip(tightened.chain.parts, tightened.terms, strict=True):
-        nodes = {step.node.name for step in part.program.steps}
-        inputs = tuple(tensor.name for tensor in part.program.inputs)
-        (*_, last) = part.program.outputs
-        if isinstance(part, Segment):
-            form = "frequencies" if part.space.extends_by_zero else "entries"
-            yield SegmentFactor(inputs, last.name, len(nodes), form, term, log_constant(part.program, propagation))
-        else:
-            yield SegmentFactor(inputs, last.name, len(nodes), "constant", term, part.log_constant)
-
-
-def _refusal(problem: Problem) -> str:
-    """Why the method does not begin, empty where it does."""
-    product = problem.propagation.network
-    if problem.domain is not GLOBAL:
-        return "Forms bound a network over all inputs only."
-    if product.status is not Status.FINITE:
-        return "The product of the operations' constants, from which the search starts, is not finite."
-    if product.rigor is Rigor.ESTIMATE:
-        return "The product of the operations' constants, from which the search starts, is an estimate."
-    if not problem.norms.weights_known:
-        return "It needs the values of the weights."
-    if product.log_upper == -math.inf:
-        return "The output does not depend on the input."
-    return "" if problem.work > 0 else "No work is allowed beyond the product of the operations' constants."
 
 
 def limits_for(work: float) -> Limits:

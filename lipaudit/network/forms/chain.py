@@ -9,15 +9,15 @@ from itertools import pairwise
 
 import torch
 
-from lipaudit.network.forms.certify import certified_factor
+from lipaudit.network.forms.certificate import Certificate
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.forward import forward_multipliers
 from lipaudit.network.forms.multipliers import perron_weights
+from lipaudit.network.forms.proof import Part, proved_terms
 from lipaudit.network.forms.restrictions import INSIDE
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import channels
 from lipaudit.network.forms.steps import Bounded, Program, Tensor
-from lipaudit.spectral.bracket import round_up
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,25 +205,41 @@ class Chain:
     def _metrics(self, tensors: Sequence[Tensor], logs: torch.Tensor) -> dict[str, torch.Tensor]:
         return {tensor.name: self._logs(tensor, logs).exp() for tensor in tensors}
 
-    def certified(self, logs: torch.Tensor) -> tuple[float, list[float]]:
+    def proof_parts(self) -> list[Part]:
+        """The parts as a proof takes them."""
+        return [
+            Part(part.program, part.space, -math.inf)
+            if isinstance(part, Segment)
+            else Part(part.program, None, part.log_constant)
+            for part in self.parts
+        ]
+
+    def multipliers(self, logs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The multipliers of all constraints, by the names of their outputs."""
+        places = {
+            name: place for part in self.parts if isinstance(part, Segment) for name, place in part.places.items()
+        }
+        return {name: logs[place].exp() for name, place in places.items()}
+
+    def metrics(self, logs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The weights at all cuts, by the names of their tensors."""
+        return {name: logs[place].exp() for name, place in self.places.items()}
+
+    def certificate(self, logs: torch.Tensor) -> Certificate:
+        """The cuts and numbers that prove what :meth:`certified` says."""
+        forms = tuple(
+            "constant" if isinstance(part, Scalar) else "frequencies" if part.space.extends_by_zero else "entries"
+            for part in self.parts
+        )
+        return Certificate(tuple(self.places), forms, self.multipliers(logs), self.metrics(logs))
+
+    def certified(self, logs: torch.Tensor) -> tuple[float, tuple[float, ...]]:
         """A proved upper bound of log L, and of the square root's logarithm of every part's t.
 
         Raises:
             InfeasibleError: if the multipliers of a segment prove nothing.
         """
-        terms = []
-        for part in self.parts:
-            if isinstance(part, Scalar):
-                outer, inner = (self._logs(tensor, logs).exp() for tensor in (part.output, part.source))
-                ratio = float(outer.max()) / float(inner.min())
-                terms.append(
-                    part.log_constant + (math.log(ratio) / 2 + 2.0**-50)
-                )  # off by some 2^-52 where the ratio is about 1
-                continue
-            multipliers = {name: logs[place].exp() for name, place in part.places.items()}
-            factor = certified_factor(part.program, part.space, multipliers, *self._ends(part, logs))
-            terms.append(round_up(math.log(factor) / 2, 8))
-        return round_up(math.fsum(terms), 4), terms
+        return proved_terms(self.proof_parts(), self.multipliers(logs), self.metrics(logs))
 
 
 def _by_channel(form: torch.Tensor, part: Segment, source: Tensor) -> torch.Tensor:

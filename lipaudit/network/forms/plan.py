@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.cost import cost, entries
 from lipaudit.network.forms.filters import NotRepresentableError, as_filters
+from lipaudit.network.forms.part_constant import log_constant
 from lipaudit.network.forms.restrictions import with_restrictions
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import DenseSpace, channels, is_spatial
 from lipaudit.network.forms.steps import Bounded, Linear, Program, Slopes, Step
 from lipaudit.network.forms.symbol_space import SymbolSpace
-from lipaudit.network.propagate import Propagation, Value, by_shortcut, combine, join_outputs, smaller
-from lipaudit.rules.effect import Status
+from lipaudit.network.propagate import Propagation
 
 
 @dataclass(frozen=True)
@@ -218,21 +217,3 @@ def _changes_resolution(piece: Program) -> bool:
             except NotRepresentableError:
                 continue
     return False
-
-
-def log_constant(program: Program, propagation: Propagation) -> float:
-    """log of the constant that the product rule gives a part of a network with one input, for all of its outputs together."""
-    values: dict[str, Value] = {t.name: Value(Status.FINITE, 0.0) for t in program.inputs}
-    for step in program.steps:
-        node = step.node
-        shortcut = propagation.shortcuts.get(node.name)
-        if shortcut is not None and isinstance(step, Bounded) and shortcut.source == step.sources[0].name:
-            values[step.output.name] = by_shortcut(shortcut, values)  # what lies between is no step
-            continue
-        read: Mapping[str, Value] = {
-            ref.name: values.get(ref.name, Value(Status.FINITE, -math.inf)) for ref in node.refs
-        }
-        values[step.output.name] = combine(propagation.effects[node.name], node, read)
-        if shortcut is not None and shortcut.source in values:
-            values[step.output.name] = smaller(values[step.output.name], by_shortcut(shortcut, values))
-    return join_outputs([values[t.name] for t in program.outputs]).log_upper
