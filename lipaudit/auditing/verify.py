@@ -101,6 +101,11 @@ def _check_has_bounds(report: AuditReport) -> None:
         raise NothingToVerifyError(
             f"the centre of its ball is not here ({settings.around or 'a tensor given in Python'}): run it where the file is"
         )
+    on_domain = [bound for domain in _domains(report) if domain.domain != "global" for bound in domain.bounds]
+    if any(bound.name == _FORMS and bound.figure is not None and not bound.segments for bound in on_domain):
+        raise NothingToVerifyError(
+            f"it has a bound by forms on its domain, of which no certificate is kept: audit with {spell('effort', 'none')}"
+        )
 
 
 def _request(
@@ -154,8 +159,11 @@ def _differences(report: AuditReport, again: AuditReport) -> Iterator[str]:
 
 
 def _all_bounds(report: AuditReport) -> list[BoundRecord]:
-    domains: list[NetworkRecord | DomainRecord] = [report.network, *report.network.other_domains]
-    return [bound for domain in domains for bound in domain.bounds]
+    return [bound for domain in _domains(report) for bound in domain.bounds]
+
+
+def _domains(report: AuditReport) -> list[NetworkRecord | DomainRecord]:
+    return [report.network, *report.network.other_domains]
 
 
 def _figures(report: AuditReport) -> Iterator[tuple[str, Figure]]:

@@ -250,3 +250,13 @@ def test_the_numbers_are_plain_safetensors(audited: Audited) -> None:
     length = int.from_bytes(audited.file.read_bytes()[:8], "little")
     header = json.loads(audited.file.read_bytes()[8 : 8 + length])
     assert json.loads(header["__metadata__"]["lipaudit"])["format"] == "lipaudit certificate 1"
+
+
+def test_a_bound_on_a_ball_is_verified_where_it_needs_no_search(tmp_path: Path) -> None:
+    torch.save(torch.zeros(1, 1, 8, 8), tmp_path / "centre.pt")
+    ball = {"domain": "ball", "around": str(tmp_path / "centre.pt"), "radius": 0.01, "absolute_paths": True}
+    report = lipaudit.audit(small(), (1, 8, 8), effort="none", **ball)  # type: ignore[arg-type]
+    assert lipaudit.verify(report, small()).problems == ()
+    searched = lipaudit.audit(small(), (1, 8, 8), effort="quick", **ball)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="of which no certificate is kept"):
+        lipaudit.verify(searched, small())

@@ -7,11 +7,12 @@ import math
 import torch
 
 from lipaudit.network.bound import NetworkBound, NotApplicable, Problem, Result
-from lipaudit.network.forms.bound import NAME, limits_for
+from lipaudit.network.forms.bound import limits_for
 from lipaudit.network.forms.chain import Chain
 from lipaudit.network.forms.cost import cost
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.program import NoProgramError
+from lipaudit.network.forms.result import NAME
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import DenseSpace
 from lipaudit.network.forms.tighten import tighten
