@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+
 from lipaudit.network.bound import NotApplicable, Problem, Result
 from lipaudit.network.forms.attained import is_attained
 from lipaudit.network.forms.chain import Chain, Scalar
@@ -15,6 +20,8 @@ from lipaudit.network.forms.tighten import START_AND_PROOF, Tightened, tighten
 
 # The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
 _FIRST, _LEAST_EVALUATIONS = 0.25, 30
+# A search with so few operations takes seconds on one thread, and finds the same on every number of threads.
+_ON_ONE_THREAD = 5e10
 
 
 def quadratic_forms(problem: Problem) -> Result:
@@ -32,7 +39,8 @@ def quadratic_forms(problem: Problem) -> Result:
         chain = plan(program, problem.propagation, limits_for(problem.work))
         if chain is None:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
-        tightened = _tightened(program, problem, chain)
+        with _one_thread() if problem.work <= _ON_ONE_THREAD else nullcontext():
+            tightened = _tightened(program, problem, chain)
     except NoProgramError as error:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except InfeasibleError as error:
@@ -44,6 +52,17 @@ def quadratic_forms(problem: Problem) -> Result:
     note = f"{sizes}; {problem.work:g} operations allowed"
     parts, proof = chain.proof_parts(), chain.certificate(tightened.logs)
     return bound_by_forms(problem, program.numerical, tightened.log_upper, parts, tightened.terms, proof, note)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Linear algebra on one thread: sums in another order would lead a search to another point."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _tightened(program: Program, problem: Problem, chain: Chain) -> Tightened:
