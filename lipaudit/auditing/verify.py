@@ -126,6 +126,7 @@ def _request(
         domain=settings.domain,
         around=settings.around,
         radius=settings.radius,
+        norm_domain=settings.radius_norm or "l2",
         freeze_random=settings.freeze_random,
         effort=settings.effort,
         **normalisation,

@@ -39,7 +39,7 @@ class Certificate:
         cuts: the names of the tensors at which one part ends and the next begins, from the inputs on.
         forms: for each part "entries" (of a form on all entries), "frequencies", or "constant".
         multipliers: positive numbers, by the name of the output of every constraint.
-        metrics: positive weights per channel, by the names of the cuts.
+        metrics: positive weights per channel, by the names of the cuts; 1 at the other ones.
 
     One without parts proves nothing.
     """
@@ -114,8 +114,9 @@ def proved_by(
                     _check(certificate.multipliers, name, count(step, part.space), "multipliers of the operation")
     for piece in pieces[1:]:
         (source,) = piece.inputs
-        _check(certificate.metrics, source.name, channels(source), "weights of the cut")
-    metrics = {name: certificate.metrics[name] for name in certificate.cuts}
+        if source.name in certificate.metrics:
+            _check(certificate.metrics, source.name, channels(source), "weights of the cut")
+    metrics = {name: certificate.metrics[name] for name in certificate.cuts if name in certificate.metrics}
     try:
         log_upper, terms = proved_terms(parts, certificate.multipliers, metrics)
     except InfeasibleError as error:

@@ -231,7 +231,8 @@ class Chain:
             "constant" if isinstance(part, Scalar) else "frequencies" if part.space.extends_by_zero else "entries"
             for part in self.parts
         )
-        return Certificate(tuple(self.places), forms, self.multipliers(logs), self.metrics(logs))
+        cuts = tuple(part.program.inputs[0].name for part in self.parts[1:])
+        return Certificate(cuts, forms, self.multipliers(logs), self.metrics(logs))
 
     def certified(self, logs: torch.Tensor) -> tuple[float, tuple[float, ...]]:
         """A proved upper bound of log L, and of the square root's logarithm of every part's t.
