@@ -81,23 +81,30 @@ class Segment:
     def start(self, logs: torch.Tensor, outer: Mapping[str, torch.Tensor], how: str) -> torch.Tensor:
         """Fill in multipliers from the outputs to the inputs that are feasible at the frequencies that are searched on.
 
-        Where their forms do not fit into memory, those of the first part alone have a say.
+        Where their forms do not fit into memory at once, each part raises the multipliers to what it needs, in two rounds: what a later
+        part raises makes the forms of an earlier one larger, by less than the room that a start leaves.
 
         Returns:
-            the form at the only input, (frequencies, n, n).
+            the form of the last part at the only input, (frequencies, n, n).
 
         Raises:
             InfeasibleError: where rounding leaves none.
         """
-        space = in_parts(self.program, self.searched, kept=False)[0]
+        spaces = in_parts(self.program, self.searched, kept=False)
+        begun = set[str]()
+        for space in spaces if len(spaces) == 1 else (*spaces, *spaces):
 
-        def choose(step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None) -> torch.Tensor:
-            place = self.places[step.output.name]
-            logs[place] = start(step, diagonal, columns, how, space)
-            return logs[place].exp()
+            def choose(
+                step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None, space: Space = space
+            ) -> torch.Tensor:
+                place = self.places[step.output.name]
+                needed = start(step, diagonal, columns, how, space)
+                logs[place] = torch.maximum(logs[place], needed) if step.output.name in begun else needed
+                begun.add(step.output.name)
+                return logs[place].exp()
 
-        form = self._outer(outer)
-        eliminate(self.program, space, form, choose)
+            form = self._outer(outer)
+            eliminate(self.program, space, form, choose)
         return joined(form, self.program.inputs, space)
 
     def _outer(self, outer: Mapping[str, torch.Tensor]) -> Form:
