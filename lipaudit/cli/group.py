@@ -64,9 +64,9 @@ Examples:
 \b
 Exit codes:
   0    done
-  1    a gate is exceeded (--max-log10-bound, --max-layer, --claim, --no-unbounded,
-       --max-growth, --max-layer-growth, --min-certified-accuracy),
-       or a report is not verified
+  1    a gate is exceeded (--max-log10-bound, --max-layer, --claim,
+       --no-unbounded, --max-growth, --max-layer-growth,
+       --min-certified-accuracy), or a report is not verified
   2    the request is wrong
   3    a model cannot be loaded or captured
   4    --strict, and something is unsupported, unbounded or an estimate
