@@ -35,6 +35,7 @@ def in_processes(
     """
     threads = threads_per_worker(request.workers)
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(request.workers, context, _begin, (request, prepare, head, threads)) as pool:
         try:
             with blocked_for_children():
@@ -43,6 +44,13 @@ def in_processes(
                 yield jobs[job], job.result()
         except BrokenProcessPool:
             raise CertifyWorkerError from None
+        except (
+            BaseException
+        ):  # an interruption, an error, a reader that has gone: nobody waits for what is being worked on
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.kill()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
