@@ -126,7 +126,7 @@ class Linearisation:
         domain: a ball or a box.
         propagation: the product rule on the domain.
         twins: the simplified graph, whose nodes of the same names have the constants of ``propagation``.
-        work: floating-point operations that ranges of intermediate tensors may cost together.
+        work: floating-point operations that the Jacobian of the outputs and the ranges of intermediate tensors may cost together.
 
     Raises:
         NotLinearisableError: if the network has none.
@@ -143,6 +143,11 @@ class Linearisation:
         self.values: dict[str, Value] = {}
         self._costs: dict[str, float] = {}
         self._reach = _reach(domain)
+        shapes = {node.name: node.outputs[0].shape for node in self._graph}
+        passes = sum(math.prod(shapes[name]) for name in self._graph.outputs)
+        self.work -= passes * sum(map(_operations, self._graph))
+        if self.work < 0:
+            raise NotLinearisableError("a backward pass for each entry of its outputs takes more work than is allowed")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # where rows cannot be taken all at once, it takes longer
             self._walk()

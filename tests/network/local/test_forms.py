@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 import lipaudit.rules  # noqa: F401  registers the rules
+from benchmarks.local_mlp import interval_slopes
+from benchmarks.local_mlp import random_network as random_mlp
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.passes.table import fold, recognise
-from lipaudit.network.bound import NetworkBound
+from lipaudit.network.bound import NetworkBound, NotApplicable
 from lipaudit.network.domain import ball
 from lipaudit.network.local.bound import jacobian_at_centre, linearise, problem_on
 from lipaudit.network.local.forms import forms_on_domain
@@ -87,3 +89,24 @@ def test_rows_bound_the_gradients_of_combinations_of_outputs() -> None:
         (slopes,) = torch.autograd.grad(values.sum(), x)
         assert float(slopes.norm(dim=1).max()) <= float(gradient) <= norm
         assert float((values - net(centre) @ row).detach().abs().max()) <= float(stray)
+
+
+def test_forms_are_below_products_of_interval_slopes() -> None:
+    net = random_mlp(1)
+    centre = torch.randn(1, net[0].in_features, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        other = interval_slopes(net, centre, 0.1)
+    ((_, forms),) = bounds(net, centre, [0.1], 3e9)
+    assert forms <= other
+
+
+def test_many_outputs_take_more_work_than_is_allowed() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 40_000)).double()
+    centre = torch.zeros(1, 4, dtype=torch.float64)
+    recognised = recognise(capture(net, {"input": centre}))
+    simple, norms = fold(recognised), CertifiedNorms(1e-1)
+    effects = evaluate_rules(simple, Settings(norms))
+    problem = problem_on(ball({simple.inputs[0]: centre}, 0.1), recognised, simple, effects, norms)
+    result = jacobian_at_centre(problem)
+    assert isinstance(result, NotApplicable)
+    assert "takes more work than is allowed" in result.reason
