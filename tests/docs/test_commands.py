@@ -68,7 +68,6 @@ LEFT_OUT = {
     "tightening.md": {
         "python -m benchmarks.forms_mlp --networks 10 --deepest 3 --widest 32 --eclipse 100 --semidefinite 100": SLOW,
         "python -m benchmarks.forms_mlp --networks 20": SLOW,
-        "python -m benchmarks.local_mlp --networks 10": SLOW,
     },
     "contributing.md": {
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test,docs,plot,cluster]'": INSTALLS,
