@@ -18,7 +18,7 @@ def replace_audit(
 ) -> ModuleType:
     """Let commands call ``audit(spec, progress=..., **options)`` and ``expand``; the module of registries that stands in is returned."""
 
-    def run_audit(request: AuditRequest, progress: object = None) -> AuditReport:
+    def run_audit(request: AuditRequest, progress: object = None, watch: object = None) -> AuditReport:
         options = request.values()
         return audit(options.pop("model"), **options, progress=progress)
 

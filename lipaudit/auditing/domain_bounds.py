@@ -16,6 +16,7 @@ from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.forms.certificate import Certificate
+from lipaudit.network.forms.watch import Watch
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, propagate
 from lipaudit.network.shortcuts import find_shortcuts
@@ -47,20 +48,23 @@ def propagate_bounds(
     network: Captured,
     constants: LayerConstants,
     certificate: Certificate | None = None,
+    watch: Watch | None = None,
 ) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows.
 
-    With a ``certificate`` nothing is searched: a bound by forms is what that proves.
+    With a ``certificate`` nothing is searched: a bound by forms is what that proves. ``watch`` follows searches, and
+    may end them.
     """
     if request.norm != "l2":
         return _in_norm(Norm(request.norm), network, constants)
+    watch = watch or Watch()
     work = EFFORTS[request.search_effort]
     shortcuts = find_shortcuts(network.simple, constants.effects, constants.norms, work)
 
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
         propagation = propagate(network.simple, constants.effects, extents, wider, shortcuts)
-        return Problem(network.simple, domain, propagation, extents, constants.norms, work, certificate)
+        return Problem(network.simple, domain, propagation, extents, constants.norms, work, certificate, watch)
 
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)

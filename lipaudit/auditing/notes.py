@@ -12,6 +12,7 @@ from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.graph.capture.layerwise import UNCAPTURED
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.node import Graph
+from lipaudit.network.forms.watch import Watch
 from lipaudit.network.stretch import Pair
 from lipaudit.records.report import NetworkRecord
 from lipaudit.spectral.precompute import KnownNorms
@@ -95,3 +96,13 @@ def _cache_notes(request: AuditRequest, constants: LayerConstants) -> list[str]:
             f"{norms.recalled} of {norms.distinct} norms of weights were found by an earlier audit and taken from {file}."
         )
     return notes
+
+
+def search_notes(watch: Watch) -> list[str]:
+    """That the search for a tighter bound was ended before its time."""
+    if not watch.interruption:
+        return []
+    return [
+        f"The search for a tighter bound was {watch.interruption}: what it had reached is proved, but another run need not "
+        "reach the same."
+    ]

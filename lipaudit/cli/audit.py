@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lipaudit.auditing.request import AuditOptions, AuditRequest
+from lipaudit.auditing.values import GRAM
 from lipaudit.cli.audit_options import audit_options
 from lipaudit.cli.completion import complete_model
 from lipaudit.cli.display_options import check_no_layout, take_layout, typed_for
@@ -184,14 +185,20 @@ def _audit_one(request: AuditRequest, debug: bool, quiet: bool) -> AuditReport:
         with shielded(debug, quiet):
             with delayed():
                 from lipaudit.auditing.run import run_audit
+                from lipaudit.cli.search import ShownSearch
 
-            return run_audit(request, progress)
+            return run_audit(request, progress, watch=ShownSearch(progress))
     finally:
         if progress:
             progress.finish()
 
 
 def _leave_out_unused(ctx: click.Context, values: dict[str, Any]) -> None:
-    """Around a tensor there are no pixels for the project's normalisation; one that was typed is refused later."""
+    """Leave out the project's values that have no use here; those that were typed are refused later.
+
+    Around a tensor there are no pixels for a normalisation, and without certified l2 norms there is nothing to search from.
+    """
     if values["domain"] == "ball" and Path(values["around"] or "").suffix.lower() in TENSOR_SUFFIXES:
         values.update({name: None for name in ("mean", "std") if from_file(ctx, name)})
+    if (values["structure"] or values["method"] != GRAM or values["norm"] != "l2") and from_file(ctx, "effort"):
+        values["effort"] = None

@@ -97,7 +97,7 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-_OPTIONS = ("domain", "mean", "std", "tol")
+_OPTIONS = ("domain", "effort", "mean", "std", "tol")
 _GATES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "max-log10-bound": ("a finite number", _is_number),
     "max-layer": ("a finite number above 0", _is_positive),

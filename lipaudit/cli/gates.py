@@ -84,7 +84,7 @@ gate_options = with_options(
         is_eager=True,
         expose_value=False,
         callback=_read_config,
-        help="Leave aside the gates, domain, tol, mean and std in [tool.lipaudit] of the project's pyproject.toml.",
+        help="Leave aside the gates, domain, effort, tol, mean and std in [tool.lipaudit] of the project's pyproject.toml.",
     ),
 )
 
@@ -174,7 +174,7 @@ def chosen_gates(ctx: click.Context, options: dict[str, Any], quiet: bool = Fals
             defaults.append(text)
         if name != "claim_tolerance":  # no gate by itself
             sources[key] = f"{text} in {ctx.meta[_FILE]}" if from_file(ctx, name) else f"--{text}"
-    others = [name for name in ("domain", "tol", "mean", "std") if options.get(name) is not None]
+    others = [name for name in ("domain", "effort", "tol", "mean", "std") if options.get(name) is not None]
     defaults += [f"{name} {_shown(options[name])}" for name in others if from_file(ctx, name)]
     if defaults and not quiet:
         say(f"lipaudit: {', '.join(defaults)} from [tool.lipaudit] in {ctx.meta[_FILE]} (--no-config leaves it aside)")

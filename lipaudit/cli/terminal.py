@@ -58,8 +58,8 @@ class Progress:
         """Draw the bar at ``done`` of ``total``, naming what comes next."""
         from lipaudit.text.shorten import shorten_paths
 
+        self._waiting.over()
         if self.bar is None:
-            self._waiting.over()
             self.bar = click.progressbar(
                 length=total,
                 label=self.label,
@@ -72,8 +72,16 @@ class Progress:
         self.bar.length = total
         self.bar.update(done - self.bar.pos, shorten_paths([printable(what)], 18)[0])
 
+    def say(self, text: str) -> None:
+        """One line in the place of the bar, until the bar or the next line is drawn."""
+        self._take_away()
+        self._waiting = Waiting(f"{self.label}  {text}")
+
     def finish(self) -> None:
         """Take the line away, so that the result starts at the top of what is new on the screen."""
+        self._take_away()
+
+    def _take_away(self) -> None:
         self._waiting.over()
         if self.bar is not None and sys.stderr.isatty():
             click.echo(f"\r{' ' * (self.bar.max_width or 0)}\r{_SHOW_CURSOR}", err=True, nl=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -54,6 +54,29 @@ def delayed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if came:
         signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def first_ends(end: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C within the block calls ``end`` and raises nothing, the next one does what it did before.
+
+    Where Ctrl-C is ignored, and outside of the main thread, nothing is done.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT)
+    if not main or not callable(before):
+        yield
+        return
+
+    def first(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        end()
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from lipaudit.graph.node import Graph
 from lipaudit.network.domain import Domain
 from lipaudit.network.forms.certificate import Certificate
+from lipaudit.network.forms.watch import Watch
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.spectral.oracle import Norms
@@ -32,6 +33,7 @@ class Problem:
         work: floating-point operations that one bound may spend beyond what the product rule costs, by formula and not by time, so that
             a bound is the same on every machine. A bound that needs more stops with what it has, or is not applicable.
         certificate: what to prove a bound by forms from, in the place of a search.
+        watch: who follows a search, and may end it.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Problem:
     norms: Norms
     work: float = 0.0
     certificate: Certificate | None = None
+    watch: Watch = field(default_factory=Watch, compare=False)
 
 
 @dataclass(frozen=True)

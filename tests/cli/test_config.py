@@ -45,7 +45,7 @@ def test_a_repository_ends_the_search(tmp_path: Path, kind: str) -> None:
 
 def test_every_key(tmp_path: Path) -> None:
     keys = "max-log10-bound = -1\nmax-layer = 0.5\nno-unbounded = false\nstrict = true\ndomain = 'pixels'\ntol = 1e-4\n"
-    keys += "mean = [0.5, -1]\nstd = 2\n"
+    keys += "mean = [0.5, -1]\nstd = 2\neffort = 'standard'\n"
     table(tmp_path, f"[tool.lipaudit]\n{keys}")
     found = find_config(tmp_path)
     assert found is not None
@@ -58,6 +58,7 @@ def test_every_key(tmp_path: Path) -> None:
         "tol": 1e-4,
         "mean": "0.5,-1.0",
         "std": "2.0",
+        "effort": "standard",
     }
 
 

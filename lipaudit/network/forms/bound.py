@@ -39,7 +39,8 @@ def quadratic_forms(problem: Problem) -> Result:
         chain = plan(program, problem.propagation, limits_for(problem.work))
         if chain is None:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
-        with _one_thread() if problem.work <= _ON_ONE_THREAD else nullcontext():
+        one_thread = _one_thread() if problem.work <= _ON_ONE_THREAD else nullcontext()
+        with one_thread, problem.watch.searching(problem.work):
             tightened = _tightened(program, problem, chain)
     except NoProgramError as error:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
@@ -49,7 +50,7 @@ def quadratic_forms(problem: Problem) -> Result:
     sizes = (
         f"{len(chain.parts)} segments, {chain.unknowns} multipliers and weights, {tightened.evaluations} evaluations"
     )
-    note = f"{sizes}; {problem.work:g} operations allowed"
+    note = "; ".join(filter(None, (sizes, f"{problem.work:g} operations allowed", problem.watch.interruption)))
     parts, proof = chain.proof_parts(), chain.certificate(tightened.logs)
     return bound_by_forms(problem, program.numerical, tightened.log_upper, parts, tightened.terms, proof, note)
 
@@ -71,11 +72,13 @@ def _tightened(program: Program, problem: Problem, chain: Chain) -> Tightened:
     limits = Limits(limits_for(work).entries, work * (1 - _FIRST) / _LEAST_EVALUATIONS)
     joined = plan(program, propagation, limits, across=True)
     if joined is None or not _joins(chain, joined):
-        return tighten(chain, work)
-    first = tighten(chain, work * _FIRST)
+        return tighten(chain, work, watch=problem.watch)
+    first = tighten(chain, work * _FIRST, watch=problem.watch)
+    if problem.watch.ended:
+        return first
     absolute = chain.absolute(first.logs, [2 * term for term in first.terms])
     try:
-        second = tighten(joined, work * (1 - _FIRST), joined.taken_over(chain, absolute))
+        second = tighten(joined, work * (1 - _FIRST), joined.taken_over(chain, absolute), problem.watch)
     except InfeasibleError:
         return first
     return min(first, second, key=lambda each: each.log_upper)

@@ -21,7 +21,11 @@ _LONGEST = 1.0
 
 
 def minimise(
-    objective: Objective, start: torch.Tensor, evaluations: int, tolerance: float = 1e-9
+    objective: Objective,
+    start: torch.Tensor,
+    evaluations: int,
+    tolerance: float = 1e-9,
+    ended: Callable[[], bool] = lambda: False,
 ) -> tuple[torch.Tensor, float, int]:
     """A point of smaller value, its value, and the number of evaluations that it took.
 
@@ -30,6 +34,7 @@ def minimise(
         start: a point of the set.
         evaluations: how many values may be asked for.
         tolerance: the search ends where four steps in a row lower the value by less each.
+        ended: asked before every evaluation but the first whether the search is to end where it is.
 
     >>> x, value, _ = minimise(lambda x: (float((x**2).sum()), 2 * x), torch.ones(2), 50)
     >>> value < 1e-12
@@ -41,7 +46,7 @@ def minimise(
     x, (value, slope), used = start, first, 1
     pairs: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=_MEMORY)
     longest_step, small = 1.0, 0
-    while used < evaluations:
+    while used < evaluations and not ended():
         direction = _direction(slope, pairs)
         along = float(slope @ direction)
         if not along < 0:
@@ -55,7 +60,7 @@ def minimise(
             direction, along = direction / longest, along / longest
         step, accepted = min(1.0, longest_step), None
         for _ in range(_HALVINGS):
-            if used >= evaluations:
+            if used >= evaluations or ended():
                 break
             trial = objective(x + step * direction)
             used += 1
@@ -64,7 +69,7 @@ def minimise(
                 break
             step /= 2
         if accepted is None:
-            if not pairs or used >= evaluations:
+            if not pairs or used >= evaluations or ended():
                 break
             pairs.clear()
             longest_step = 1.0

@@ -21,6 +21,7 @@ from lipaudit.network.forms.parts import spread
 from lipaudit.network.forms.search import minimise
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.symbol_space import SymbolSpace
+from lipaudit.network.forms.watch import Watch
 
 # How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left.
 _SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
@@ -59,17 +60,19 @@ class Tightened:
     evaluations: int
 
 
-def tighten(chain: Chain, work: float, start: torch.Tensor | None = None) -> Tightened:
+def tighten(chain: Chain, work: float, start: torch.Tensor | None = None, watch: Watch | None = None) -> Tightened:
     """Search from the best of the starts, then prove what was found.
 
     Args:
         chain: the segments; which frequencies they are searched on is chosen here.
         work: operations that all of it may take, by formula.
         start: where to start from, if something is known.
+        watch: who follows the search, and may end it: then what has been reached is proved.
 
     Raises:
         InfeasibleError: if no start is feasible, or nothing can be proved.
     """
+    watch = watch or Watch()
     whole = max(_cost(chain), 1.0)
     looks = _choose(chain, work)
     remaining = work - (_PROOF + looks * _LOOK) * whole
@@ -83,15 +86,17 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None) -> Tig
         anchor = logs = _start(chain, 0)[0]
     used = 0
     for left in range(looks - 1, 0, -1):
-        logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1))
+        logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1), watch)
         used += spent
         remaining -= spent * _cost(chain)
         terms = chain.terms(logs)
         feasible = _look(chain, logs)
         logs = logs if feasible else _feasible(chain, logs, terms, anchor)
         anchor = logs if feasible else anchor
+        if watch.ended:
+            break
     if not looks:
-        logs, used = _searched(chain, logs, remaining)
+        logs, used = _searched(chain, logs, remaining, watch)
     return _proved(chain, logs, anchor, used)
 
 
@@ -146,22 +151,25 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
     return best[1], tried
 
 
-def _searched(chain: Chain, logs: torch.Tensor, work: float) -> tuple[torch.Tensor, int]:
+def _searched(chain: Chain, logs: torch.Tensor, work: float, watch: Watch) -> tuple[torch.Tensor, int]:
     """A better point within an amount of work, and the evaluations that it took."""
-    remaining, used = work / max(_cost(chain), 1.0), 0
+    each = max(_cost(chain), 1.0)
+    remaining, used = work / each, 0
     stages = _SHARPNESS[: max(int(remaining) // _PER_STAGE, 1)]
     for stage, sharpness in enumerate(stages):
         share = int(remaining) // (2 if stage + 1 < len(stages) else 1)
-        if not chain.unknowns or share < 2:
+        if not chain.unknowns or share < 2 or watch.ended:
             continue
 
         def objective(x: torch.Tensor, sharpness: float = sharpness) -> tuple[float, torch.Tensor] | None:
             try:
-                return chain.value(x, sharpness)
+                value, slope = chain.value(x, sharpness)
             except _FAILURES:
-                return None
+                value, slope = math.inf, x
+            watch.evaluated(each, value / 2)
+            return None if math.isinf(value) else (value, slope)
 
-        logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharpness)
+        logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharpness, lambda: watch.ended)
         used += spent
         remaining -= spent
     return logs, used

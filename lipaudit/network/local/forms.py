@@ -34,8 +34,8 @@ def forms_on_domain(problem: Problem) -> Result:
         space, limits = DenseSpace(), limits_for(problem.work)
         if max(t.size for t in program.tensors) > limits.entries or cost(program, space) > limits.work:
             return NotApplicable(NAME, "Dense forms on the domain take more operations than the work allows.")
-        with torch.no_grad():
-            tightened = tighten(Chain([Segment(program, space)]), problem.work)
+        with torch.no_grad(), problem.watch.searching(problem.work):
+            tightened = tighten(Chain([Segment(program, space)]), problem.work, watch=problem.watch)
     except (NotLinearisableError, NoProgramError) as error:
         return NotApplicable(NAME, f"The network has no forms on the domain: {error}.")
     except InfeasibleError as error:
@@ -44,5 +44,6 @@ def forms_on_domain(problem: Problem) -> Result:
         return NotApplicable(NAME, "The bound that was found is not finite.")
     value = Value(Status.FINITE, tightened.log_upper, Rigor.NUMERICAL)
     outputs = dict.fromkeys(problem.graph.outputs, value)
-    note = f"{tightened.chain.unknowns} multipliers, {tightened.evaluations} evaluations; {problem.work:g} operations allowed"
+    sizes = f"{tightened.chain.unknowns} multipliers, {tightened.evaluations} evaluations"
+    note = "; ".join(filter(None, (sizes, f"{problem.work:g} operations allowed", problem.watch.interruption)))
     return NetworkBound(NAME, value, outputs, note=note)
