@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from lipaudit.graph.node import Node
+from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES
 from lipaudit.graph.passes.activations import ACTIVATION
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-
-CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default"}
-UNCHANGED = CASTS | {
-    "aten.alias.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default", "aten.dropout.default",
-    "aten.lift_fresh_copy.default",
-}  # fmt: skip
-"""Operations that return their operand."""
-
 
 _INCREASING = {
     "aten.relu.default", "aten.relu6.default", "aten.sigmoid.default", "aten.tanh.default", "aten.hardtanh.default",
@@ -23,6 +16,20 @@ _INCREASING = {
 _REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
 _LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
 _REFLECTED_NAMES = {"silu", "gelu", "gelu (tanh)", "hardswish"}
+
+
+def returns_its_operand(node: Node) -> bool:
+    """Whether the output of a node is its only data-dependent operand, entry by entry, but for rounding to another precision.
+
+    A cast to integers or booleans jumps, and one of a complex number to a real one drops a part of it.
+    """
+    refs = node.refs
+    if len(refs) != 1 or len(node.outputs) != 1 or refs[0].info.shape != node.output.shape:
+        return False
+    if node.op in DROPOUTS:
+        return node["train"] is False
+    kinds = {(d.is_floating_point, d.is_complex) for d in (refs[0].info.dtype, node.output.dtype)}
+    return node.op in IDENTITIES | CASTS and len(kinds) == 1 and kinds != {(False, False)}
 
 
 def slopes(node: Node, constant: float) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lipaudit.graph.node import Argument, Node, Ref
-from lipaudit.network.entrywise import UNCHANGED
+from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.rules.effect import Effect
 from lipaudit.spectral.bracket import Bracket
 
@@ -38,7 +38,7 @@ class Part:
         if not isinstance(argument, Ref):
             return None
         node = self.producers[argument.name]
-        while node.op in UNCHANGED and len(node.refs) == 1:
+        while returns_its_operand(node):
             node = self.producers[node.refs[0].name]
         return node
 

@@ -245,3 +245,54 @@ def test_centring_and_lanes(name: str) -> None:
     bound = bound_of(net, (1, 4, 3, 3))
     assert steepest(net, (1, 4, 3, 3), 12) <= bound * (1 + 1e-12)
     assert bound <= constant * (1 + 1e-9) if name in WHOLE else bound >= constant * (1 - 1e-9)
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.int64).to(x.dtype)
+
+
+def binary(x: torch.Tensor) -> torch.Tensor:
+    return x.bool().to(x.dtype)
+
+
+def series(x: torch.Tensor, w: torch.Tensor, cast: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    first = functional.linear(cast(x), w)
+    second = functional.linear(first, w) / 2
+    return x + first + second + functional.linear(second, w) / 3
+
+
+JUMPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "the mean of whole numbers": lambda x, w: x - rounded(x).mean(-1, keepdim=True),
+    "the mean of truth values": lambda x, w: x - binary(x).mean(-1, keepdim=True),
+    "whole numbers less their mean": lambda x, w: rounded(x) - x.mean(-1, keepdim=True),
+    "a step that rounds its product": lambda x, w: x - 2 * torch.relu(rounded(x @ w.T)) @ w,
+    "a step that rounds its activation": lambda x, w: x - 2 * rounded(torch.relu(x @ w.T)) @ w,
+    "a step that rounds its input": lambda x, w: x - 2 * torch.relu(rounded(x) @ w.T) @ w,
+    "a step that rounds what it adds": lambda x, w: x - rounded(2 * torch.relu(x @ w.T) @ w),
+    "a step from whole numbers": lambda x, w: rounded(x) - 2 * torch.relu(x @ w.T) @ w,
+    "a series of whole numbers": lambda x, w: series(x, w - w.T, rounded),
+    "a series of truth values": lambda x, w: series(x, w - w.T, binary),
+    "lanes of whole numbers": lambda x, w: torch.cat([rounded(x[:, :2]), x[:, 2:].sin()], 1),
+    "lanes of the rounded input": lambda x, w: over(rounded(x), torch.relu, torch.sin),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("effort", ["none", "quick"])
+@pytest.mark.parametrize("name", JUMPS)
+def test_casts_that_jump_get_no_bound(name: str, effort: str) -> None:
+    w = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(2)).double())[0]
+    net = OfOneInput(lambda x: JUMPS[name](x, w))
+    x = torch.randn(1, 4, generator=torch.Generator().manual_seed(3)).double()
+    for domain in ({}, {"domain": "ball", "around": x, "radius": 1.0}):
+        report = lipaudit.audit(net, input_shape=(1, 4), effort=effort, **domain)
+        assert report.network.status != "finite"
+
+
+def test_what_a_cast_to_complex_numbers_drops_is_no_mean_of_the_tensor() -> None:
+    net = OfOneInput(lambda x: x - (x * torch.tensor(2j).to(torch.complex128)).imag.mean(-1, keepdim=True))
+    assert steepest(net, (1, 4)) <= bound_of(net, (1, 4)) * (1 + 1e-9)
+
+
+def test_a_cast_to_less_precision_is_passed() -> None:
+    net = OfOneInput(lambda x: x - x.float().mean(-1, keepdim=True).double())
+    assert bound_of(net, (1, 4)) <= 1 + 1e-6

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
-from lipaudit.network.entrywise import UNCHANGED
+from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.network.forms.elimination import replaces_first
 from lipaudit.network.forms.filters import Filter
 from lipaudit.network.forms.spaces import Space
@@ -144,7 +144,7 @@ def _acts_by_itself(step: Linear, position: int, space: Space) -> bool:
     filter_ = _filter(step, position, space)
     if filter_ is not None:
         return filter_.kernel.dim() == 2 and not filter_.transposed and all(s == 1 for s in filter_.stride)
-    return step.part is None and (step.node.op in UNCHANGED or step.node.op == SCALE)
+    return step.part is None and (returns_its_operand(step.node) or step.node.op == SCALE)
 
 
 def _filter(step: Linear, position: int, space: Space) -> Filter | None:
@@ -165,7 +165,7 @@ def _map_cost(step: Linear, position: int, space: Space) -> tuple[float, bool]:
         aliases = 1 if strided else source // filter_.kernel.shape[0 if filter_.transposed else 1]
         return pairs / aliases, every
     node = step.node
-    if node.op == SCALE or node.op in UNCHANGED or step.part is not None:
+    if node.op == SCALE or returns_its_operand(node) or step.part is not None:
         return float(output), False
     if node.op == CONVOLUTION and source * output > _WRITTEN_OUT:
         kernel = node.payload.kernel

@@ -12,7 +12,7 @@ import torch
 from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.evaluate import evaluate
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
-from lipaudit.network.entrywise import UNCHANGED
+from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.network.forms.program import constants_of
 from lipaudit.network.forms.steps import Linear
 from lipaudit.spectral.convolution.geometry import Convolution
@@ -81,7 +81,7 @@ class DenseMap:
         if node.op == SCALE:
             factor = _along(node.payload.factor.to(torch.float64), node.payload.axis, len(x.shape))
             return (factor**2).expand(x.shape).reshape(1, -1)
-        return torch.ones(1, x.size, dtype=torch.float64) if node.op in UNCHANGED else None
+        return torch.ones(1, x.size, dtype=torch.float64) if returns_its_operand(node) else None
 
     @cached_property
     def absolute(self) -> float:
@@ -137,7 +137,7 @@ class DenseMap:
         if node.op == DENSE:
             weight: torch.Tensor = node.payload.weight.to(torch.float64)
             return (batch @ weight).flatten(1).T
-        if node.op in UNCHANGED:
+        if returns_its_operand(node):
             return columns
         with torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # where columns cannot be taken all at once, it takes longer

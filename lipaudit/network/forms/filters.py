@@ -10,7 +10,7 @@ import torch
 from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.linear import CONVOLUTION, SCALE
 from lipaudit.graph.node import Node, Ref
-from lipaudit.network.entrywise import UNCHANGED
+from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.network.forms.spaces import is_spatial, window_geometry
 from lipaudit.network.forms.steps import Linear, Step
 from lipaudit.spectral.convolution.geometry import Convolution
@@ -68,7 +68,7 @@ def as_filters(step: Linear) -> list[Filter]:
     ):
         factor = node.payload.factor.to(torch.float64).expand(step.output.shape[1])
         return [_pointwise(factor, spatial, margin_of(node.payload.error))]
-    if node.op in UNCHANGED:
+    if returns_its_operand(node):
         return [_pointwise(torch.ones(step.output.shape[1], dtype=torch.float64), spatial)]
     if node.op in _SUMS:
         return _sum(step, spatial)

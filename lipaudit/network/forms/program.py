@@ -12,7 +12,7 @@ from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
-from lipaudit.network.entrywise import CASTS, slopes
+from lipaudit.network.entrywise import returns_its_operand, slopes
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
 from lipaudit.network.part import Shortcut
 from lipaudit.network.propagate import Propagation
@@ -210,7 +210,7 @@ _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
     f"aten.{name}" for name in (
         "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor", "neg.default",
         "view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int", "unsqueeze.default",
-        "squeeze.default", "squeeze.dim", "squeeze.dims", "view_as.default", "reshape_as.default", "alias.default",
+        "squeeze.default", "squeeze.dim", "squeeze.dims", "view_as.default", "reshape_as.default",
         "permute.default", "transpose.int", "t.default", "movedim.int", "movedim.intlist", "swapaxes.default", "swapdims.default",
         "cat.default", "stack.default", "slice.Tensor", "select.int", "narrow.default", "index_select.default",
         "split.Tensor", "split_with_sizes.default", "chunk.default", "unbind.int", "tensor_split.sections",
@@ -221,7 +221,6 @@ _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
         "pixel_shuffle.default", "pixel_unshuffle.default", "channel_shuffle.default", "roll.default", "flip.default",
         "constant_pad_nd.default", "pad.default", "reflection_pad1d.default", "reflection_pad2d.default",
         "replication_pad1d.default", "replication_pad2d.default", "expand.default", "repeat.default", "tile.default",
-        "clone.default", "contiguous.default", "dropout.default", "detach.default", "lift_fresh_copy.default",
     )
 }  # fmt: skip
 _SPLITS = {
@@ -239,9 +238,7 @@ def is_linear(node: Node) -> bool:
         return False
     if not all(ref.info.dtype.is_floating_point for ref in refs):
         return False
-    if node.op in CASTS:
-        return node.outputs[0].dtype.is_floating_point
-    if node.op in _LINEAR:
+    if node.op in _LINEAR or returns_its_operand(node):
         return True
     if node.op in _PRODUCTS:
         other = node["other"] if isinstance(node["self"], Ref) else node["self"]
