@@ -63,8 +63,8 @@ def certify(
         units: what radii are measured in: "pixels" in [0, 1], before the normalisation, or "input", the network's own; "auto" is
             pixels for image files and bytes, and the input for floats.
         input_shape, fix, weights, arch, device, tol, mean, std, effort, seed, cache, max_memory: as for :func:`lipaudit.audit`.
-        local_steps: how many balls around every image are tried for constants that hold on them alone; 0 for none. The larger
-            radius counts.
+        local_steps: how many balls around every image are tried for bounds that hold on them alone; 0 for none. The larger radius
+            counts.
         attack_steps, attack_starts: gradient steps of every start of the attack, and starts per image; 0 steps for no attack.
         workers: processes that share the images; the model must be given by its name.
         state: a file that keeps what is done; the same call continues from it after an interruption, with the same result.

@@ -10,8 +10,8 @@ import torch
 
 from lipaudit.certification.attack import Attack, Attacked, Linearised
 from lipaudit.certification.classifier import Classifier
-from lipaudit.certification.constants import GlobalBounds, PairConstants
-from lipaudit.certification.local import LocalRadius, least_radius, local_radius, quotient
+from lipaudit.certification.constants import GlobalBounds, PairConstants, quotient
+from lipaudit.certification.local import LocalRadius, least_radius, local_radius
 from lipaudit.certification.margins import MarginMeter, Margins
 from lipaudit.errors import GraphError
 from lipaudit.records.certification import ImageRecord

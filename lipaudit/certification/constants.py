@@ -1,4 +1,4 @@
-"""Lipschitz constants of the differences f_i - f_j of two logits, over all inputs and on balls.
+"""Lipschitz constants of the differences f_i - f_j of two logits, over all inputs and on balls, and how far these can fall on balls.
 
 With logits f = W phi + b three bounds are known, of which the least counts:
 
@@ -24,7 +24,7 @@ from lipaudit.graph.linear import Dense
 from lipaudit.graph.node import Graph
 from lipaudit.network.bound import Problem
 from lipaudit.network.bounds import least, network_bounds
-from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.domain import GLOBAL, Domain, ball
 from lipaudit.network.local.bound import linearise
 from lipaudit.network.local.linearise import NotLinearisableError
 from lipaudit.network.magnitudes import Extents
@@ -37,9 +37,12 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 # Searches for a bound of their own are for so many pairs of classes; with more of them the bounds of logits and features count.
 MOST_PAIRS = 64
+# Operations that the bounds on one ball may take.
+_BALL_WORK = 2e10
 # What norms of rows, products and sums of a few numbers may round, generously.
 _ROUNDING = 1 + 2.0**-40
 Pair = tuple[int, int]
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,34 @@ class PairBound:
     upper: float
     rigor: Rigor = Rigor.CERTIFIED
     method: str = ""
+
+
+@dataclass(frozen=True)
+class BallBound:
+    """Bounds of g = f_i - f_j on a ball of radius R around the image c, of which the one that certifies more counts:
+
+    |g(x) - g(c)| <= lipschitz ||x - c||,   g(x) - g(c) >= -(linear ||x - c|| + excess).
+    """
+
+    lipschitz: float
+    linear: float = 0.0
+    excess: float = math.inf
+
+    def reach(self, margin: float) -> float:
+        """The distance within which g keeps its sign, if the ball is that large and g(c) is at least the margin: rounded down."""
+        left = (margin - self.excess) * (1 - 2.0**-50)
+        return max(quotient(margin, self.lipschitz), quotient(left, self.linear))
+
+    def slope(self, radius: float) -> float:
+        """A bound of (g(c) - g(x)) / radius for every x within the radius, which is not above R."""
+        return min(self.lipschitz, (self.linear + self.excess / radius) * _ROUNDING if radius > 0 else math.inf)
+
+
+def quotient(margin: float, constant: float) -> float:
+    """margin / L rounded down: 0 for an infinite constant, the largest float for a constant of 0."""
+    if margin <= 0 or math.isinf(constant):
+        return 0.0
+    return min(margin / constant * (1 - 2.0**-50), _LARGEST) if constant > 0 else _LARGEST
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,31 +155,35 @@ class PairConstants:
             found[pair] = smaller(derived(classifier.weight, pair, logits, features), alone)
         return GlobalBounds(classifier.weight, logits, features, found)
 
-    def around(self, domain: Domain, decision: int) -> dict[int, PairBound]:
-        """The bounds of f_decision - f_j for every other class j on a ball or box.
+    def around(self, image: torch.Tensor, radius: float, decision: int) -> dict[int, BallBound]:
+        """The bounds of f_decision - f_j for every other class j on the ball around an image, (1, ...).
 
-        They are those of the product rule on the domain, and the norms of the gradients of these differences over the domain
-        (:mod:`lipaudit.network.local.linearise`), which tend to those at the centre as the radius falls to 0.
+        The constants are those of the product rule on the ball, or the norms of the gradients of these differences over it. How far the
+        differences can fall below those at the image follows from the network with lines in the place of its operations, and from what
+        operations differ by from their lines (:mod:`lipaudit.network.local.linearise`). As the radius falls to 0 both tend to the norm of
+        the gradient at the image.
         """
+        (name,) = self.classifier.simple.inputs
         if self._wider is None:
             self._wider = self._problem(self.classifier.simple, GLOBAL, None, 0.0).propagation
-        problem = self._problem(self.classifier.simple, domain, self._wider, 0.0)
+        problem = self._problem(self.classifier.simple, ball({name: image}, radius), self._wider, _BALL_WORK)
         values = problem.propagation.values
         logits, features = (
             _bound(values[name], "product") for name in (self.classifier.simple.outputs[0], self.classifier.read.name)
         )
         others = [j for j in range(self.classifier.classes) if j != decision]
-        products = {j: derived(self.classifier.weight, ordered(decision, j), logits, features) for j in others}
+        products = {j: derived(self.classifier.weight, ordered(decision, j), logits, features).upper for j in others}
         try:
-            lines = linearise(problem)
-            unit = torch.eye(self.classifier.classes, dtype=torch.float64)
-            gradients, _, _ = lines.bounds(
-                lines.outputs(self.classifier.recognised.outputs), unit[decision] - unit[others]
-            )
+            lines = linearise(problem, chords=True)
         except NotLinearisableError:
-            return products
-        norms = (PairBound(norm * _ROUNDING, Rigor.NUMERICAL, "jacobian at the centre") for norm in gradients.tolist())
-        return {j: smaller(products[j], bound) for j, bound in zip(others, norms, strict=True)}
+            return {j: BallBound(product) for j, product in products.items()}
+        unit = torch.eye(self.classifier.classes, dtype=torch.float64)
+        found = lines.bounds(lines.outputs(self.classifier.recognised.outputs), unit[decision] - unit[others])
+        rows = zip(others, found.gradients.tolist(), found.linear.tolist(), found.below.tolist(), strict=True)
+        return {
+            j: BallBound(min(products[j], gradient * _ROUNDING), linear, max(below * _ROUNDING - linear * radius, 0.0))
+            for j, gradient, linear, below in rows
+        }
 
     def _alone(self, pair: Pair, features: PairBound, work: float) -> PairBound:
         """The bound of the network that ends with the difference of the two rows."""

@@ -1,8 +1,13 @@
-"""Radii from constants on balls: the largest r found with L(r) r <= margin, L(r) a constant on the ball of radius r around the image.
+"""Radii from bounds on balls around the image: the largest r found with K(r) r <= margin.
 
-A constant on a ball says nothing of inputs outside, so that it certifies min(r, margin / L(r)). L grows with r, so that the largest
-radius to be had this way is where margin / L(r) falls below r. It is searched by bisection and interpolation of the logarithms; every ball
-that is tried certifies what it certifies.
+On the ball of radius r every g = f_i - f_j has a Lipschitz constant L, and falls at most by k ||x - c|| + e within ||x - c|| of the image
+(:class:`lipaudit.certification.constants.BallBound`). Neither says anything of inputs outside the ball, so that it certifies
+
+    min(r, max(margin / L, (margin - e) / k)),
+
+which is r itself where K(r) r <= margin with K(r) = min(L, k + e / r). K grows with r, as a rule, so that the largest radius to be had is
+where margin / K(r) falls below r. It is searched by bisection and interpolation of the logarithms; every ball that is tried certifies what
+it certifies.
 """
 
 from __future__ import annotations
@@ -13,9 +18,8 @@ from dataclasses import dataclass
 
 import torch
 
-from lipaudit.certification.constants import PairConstants
+from lipaudit.certification.constants import PairConstants, quotient
 from lipaudit.certification.margins import Margins
-from lipaudit.network.domain import ball
 
 _GAIN = 1e-2  # radii that differ by less than this part are not told apart
 _WIDEST = 2.0**10  # of an image without a known limit, relative to what is certified
@@ -29,7 +33,7 @@ _LARGEST, _FAR = 1e300, 700.0
 
 @dataclass(frozen=True)
 class LocalRadius:
-    """A certified radius, the class that limits it, and the constant of the pair that it rests on."""
+    """A certified radius, the class that limits it, and the bound of the slope of the pair that it rests on."""
 
     radius: float
     limited_by: int | None
@@ -58,30 +62,30 @@ def local_radius(
         found, reach = _certified(constants, image, margins, radius)
         if found.radius > best.radius:
             best = found
-        if not search.goes_on(reach):
+        if not search.goes_on(reach, found.radius):
             break
     return best
 
 
 class _Search:
-    """Where margin / L(r) crosses r, between two radii."""
+    """Where margin / K(r) crosses r, between two radii."""
 
     def __init__(self, first: float, low: float, high: float) -> None:
         self.radius = first
         self._low, self._high = low, high
-        # log r and log of (margin / L) / r, of the last two radii; on both sides of 0 as soon as both are known
+        # log r and log of (margin / K) / r, of the last two radii; on both sides of 0 as soon as both are known
         self._points: list[tuple[float, float]] = []
 
-    def goes_on(self, reach: float) -> bool:
-        """Choose the next radius, given margin / L at the last one; False where nothing more can be gained."""
+    def goes_on(self, reach: float, certified: float) -> bool:
+        """Choose the next radius, given margin / K at the last one and what it certified; False where nothing more can be gained."""
         radius = self.radius
         excess = math.log(reach / radius) if 0 < reach < _LARGEST else math.copysign(_FAR, reach - radius)
         if excess >= 0:
             self._low = max(self._low, radius)
-            self._high = min(self._high, max(reach, radius))  # on a larger ball the constant is not smaller
+            self._high = min(self._high, max(reach, radius))  # on a larger ball the slope is not smaller
         else:
             self._high = min(self._high, radius)
-            self._low = max(self._low, reach)
+            self._low = max(self._low, certified)
         opposite = [point for point in self._points if (point[1] >= 0) != (excess >= 0)]
         self._points = [*(opposite or self._points)[-1:], (math.log(radius), excess)]
         if not self._high > self._low * (1 + _GAIN):
@@ -106,22 +110,17 @@ class _Search:
 def _certified(
     constants: PairConstants, image: torch.Tensor, margins: Margins, radius: float
 ) -> tuple[LocalRadius, float]:
-    """min(r, min_j margin_j / L_j(r)) on the ball of radius r, and the second of these numbers by itself."""
+    """What the ball of radius r certifies, and min_j margin_j / K_j with K_j the bound of the slope of f_i - f_j up to r."""
     assert margins.decision is not None
-    (name,) = constants.classifier.simple.inputs
-    bounds = constants.around(ball({name: image}, radius), margins.decision)
-    ratios = [(j, quotient(margins.sure(j), bound.upper), bound.upper) for j, bound in bounds.items()]
-    return least_radius(ratios, radius), min(ratio for _, ratio, _ in ratios)
+    bounds = constants.around(image, radius, margins.decision)
+    ratios = [(j, bound.reach(margins.sure(j)), bound) for j, bound in bounds.items()]
+    j, reach, bound = min(ratios, key=lambda entry: entry[1])
+    certified = min(radius, reach)
+    steepest = min(quotient(margins.sure(j), bound.slope(radius)) for j, bound in bounds.items())
+    return LocalRadius(certified, j, bound.slope(certified)), steepest
 
 
 def least_radius(ratios: Sequence[tuple[int, float, float]], most: float) -> LocalRadius:
     """The least of ``most`` and the ratios margin / L, with the class and the constant of the least ratio."""
     j, ratio, constant = min(ratios, key=lambda entry: entry[1])
     return LocalRadius(min(most, ratio), j, constant)
-
-
-def quotient(margin: float, constant: float) -> float:
-    """margin / L rounded down: 0 for an infinite constant, the largest float for a constant of 0."""
-    if margin <= 0 or math.isinf(constant):
-        return 0.0
-    return min(margin / constant * (1 - 2.0**-50), _LARGEST) if constant > 0 else _LARGEST

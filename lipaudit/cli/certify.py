@@ -111,7 +111,7 @@ _OPTIONS = with_options(
         default=0,
         show_default=True,
         metavar="N",
-        help="Try N balls around every image for constants that hold on them alone; the larger radius counts.",
+        help="Try N balls around every image for bounds that hold on them alone; the larger radius counts.",
     ),
     click.option(
         "--attack-steps",

@@ -30,8 +30,9 @@ class ImageRecord:
     ``decision`` is the class of the largest logit, None where a logit is no number; ``label`` the class that it should have, where it is
     known. ``margin`` is the least f_i - f_j in float64, against ``runner_up``, ``allowance`` what rounding may take off it.
     ``radius`` is certified: every input nearer than it is decided as the image is; 0 where none is certified. ``limited_by`` is the class
-    j of the pair that limits it, ``constant`` the bound of Lip(f_i - f_j) that it rests on. ``global_radius`` rests on constants over
-    all inputs, ``local_radius`` on those of a ball around the image, None where none was searched; ``radius`` is the larger one.
+    j of the pair that limits it, ``constant`` the bound of Lip(f_i - f_j) that it rests on, for a local radius r that of how far f_i - f_j
+    falls within r, over r. ``global_radius`` rests on constants over all inputs, ``local_radius`` on bounds on a ball around the image,
+    None where none was searched; ``radius`` is the larger one.
     ``attack_radius`` is the distance of the nearest input found that is decided otherwise (for ``attack_decision``), None where none was
     found or searched. ``jacobian_norm`` is the norm of the Jacobian of all logits at the image.
     """

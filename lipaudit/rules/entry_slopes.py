@@ -25,26 +25,28 @@ from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
 from lipaudit.rules.movement import Move, Movement, Neighbourhood
 
-# Cells on either side of the centre, of large tensors fewer.
+# Cells on either side of the centre, of large tensors fewer. A cell more of this half width is around 0, where most joints are.
 _CELLS, _FEW_CELLS, _LARGE = 8, 2, 2**16
+_JOINT = 1e-300
+_SLACK = 1 + 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
 class EntrySlopes:
-    """Slopes of every entry: within [low, high] on its interval, ``centre`` where automatic differentiation takes it.
+    """Slopes of every entry: within [low, high] on its interval, and ``line`` of the line through the centre that stands for the function.
 
-    ``remainder`` bounds |f(x) - f(c) - f'(c) (x - c)|.
+    ``remainder`` has the least and the most of f(x) - f(c) - line (x - c).
     """
 
     low: torch.Tensor
     high: torch.Tensor
-    centre: torch.Tensor
-    remainder: torch.Tensor
+    line: torch.Tensor
+    remainder: tuple[torch.Tensor, torch.Tensor]
 
     @property
     def movement(self) -> Movement:
-        """How far the slope is from that at the centre."""
-        away = torch.maximum(self.high - self.centre, self.centre - self.low).clamp_min(0.0)
+        """How far the slope is from that of the line."""
+        away = torch.maximum(self.high - self.line, self.line - self.low).clamp_min(0.0)
         return Movement((Move(away, ()),), self.remainder)
 
 
@@ -54,33 +56,82 @@ def is_entrywise(node: Node) -> bool:
     return len(names) == 1 and len(node.outputs) == 1 and node.refs[0].info == node.output and bool(_tapes(node))
 
 
-def entry_slopes(node: Node, around: Neighbourhood, constant: float) -> EntrySlopes:
+def entry_slopes(node: Node, around: Neighbourhood, constant: float, chords: bool = False) -> EntrySlopes:
     """The slopes of a function of each entry that is continuous on the domain; none of them exceeds ``constant``.
+
+    The line through the centre has the slope at the centre, as automatic differentiation takes it, or that of the chord over the interval:
+    of a ReLU within [l, u], l < 0 < u, it is u / (u - l), for which the function strays the least from a line (Weng et al., 2018). On both
+    sides of the centre the remainder is the integral of f' - line from there, which is added up cell by cell.
 
     >>> from lipaudit.graph.node import TensorInfo
     >>> info = TensorInfo((3,), torch.float64)
     >>> relu = Node("y", "aten.relu.default", {"self": Ref("x", info)}, (info,))
     >>> centre, entries = torch.tensor([-1.0, 0.1, 2.0]).double(), torch.full((3,), 0.5).double()
-    >>> slopes = entry_slopes(relu, Neighbourhood(centre, entries, 1.0, entries), 1.0)
+    >>> slopes = entry_slopes(relu, Neighbourhood(centre, entries, entries, 1.0, entries), 1.0)
     >>> slopes.low, slopes.high
     (tensor([0., 0., 1.], dtype=torch.float64), tensor([0., 1., 1.], dtype=torch.float64))
     """
-    shape, centre, width = around.centre.shape, around.centre.flatten(), around.entries.flatten()
-    cells = _CELLS if centre.numel() <= _LARGE else _FEW_CELLS
+    shape, centre = around.centre.shape, around.centre.flatten()
+    below, above = around.below.flatten(), around.above.flatten()
     own = _own_slopes(node, around.centre).flatten()
-    parts = torch.linspace(0.0, 1.0, cells + 1, dtype=torch.float64)[:, None] * width
-    low, high = own, own
-    areas = []
-    for side in (-1.0, 1.0):
-        ends = centre + side * parts
-        first, last = (ends[1:], ends[:-1]) if side < 0 else (ends[:-1], ends[1:])
-        least, most = _range(node, first, last, constant)
-        low, high = low.minimum(least.amin(0)), high.maximum(most.amax(0))
-        away = torch.maximum(most - own, own - least).clamp_min(0.0)
-        areas.append((away.nan_to_num(posinf=math.inf) * (width / cells)).sum(0))
-    remainder = torch.maximum(*areas) * (1 + 2.0**-40)
-    remainder = torch.where(width == 0, 0.0, remainder)
-    return EntrySlopes(*(t.reshape(shape) for t in (low, high, own, remainder)))
+    falling = _cells(node, centre, -below, constant, upwards=False)
+    rising = _cells(node, centre, above, constant, upwards=True)
+    low = own.minimum(falling.least.amin(0)).minimum(rising.least.amin(0))
+    high = own.maximum(falling.most.amax(0)).maximum(rising.most.amax(0))
+    line = _chords(node, centre, below, above, own).clamp(low, high) if chords else own
+    (least, most), (lower, upper) = falling.integral(line), rising.integral(line)
+    low, high, line, least, most = (
+        t.reshape(shape) for t in (low, high, line, least.minimum(lower) * _SLACK, most.maximum(upper) * _SLACK)
+    )
+    return EntrySlopes(low, high, line, (least, most))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Slopes within [least, most] on cells of the widths ``widths``, from the centre outwards; all are (cells, entries)."""
+
+    least: torch.Tensor
+    most: torch.Tensor
+    widths: torch.Tensor
+    upwards: bool
+
+    def integral(self, line: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The least and the most of f(x) - f(c) - line (x - c) on all cells.
+
+        It is 0 at the centre, and what a part of a cell adds lies between 0 and what the bounds of its slopes add on the whole cell, so
+        that the largest of the sums up to the end of a cell bounds it. Downwards the sign of what is added changes.
+        """
+        low, high = (self.least - line) * self.widths, (self.most - line) * self.widths
+        if not self.upwards:
+            low, high = -high, -low
+        return low.cumsum(0).amin(0).clamp_max(0.0), high.cumsum(0).amax(0).clamp_min(0.0)
+
+
+def _cells(node: Node, centre: torch.Tensor, away: torch.Tensor, constant: float, upwards: bool) -> _Cells:
+    """The slopes between the centre and what is ``away`` from it on one side."""
+    count = _CELLS if centre.numel() <= _LARGE else _FEW_CELLS
+    far = centre + away
+    ends = centre + torch.linspace(0.0, 1.0, count + 1, dtype=torch.float64)[:, None] * away
+    joints = torch.tensor([[-_JOINT], [_JOINT]], dtype=torch.float64)
+    ends = torch.cat((ends, joints.clamp(centre.minimum(far), centre.maximum(far)))).sort(0).values
+    least, most = _range(node, ends[:-1], ends[1:], constant)
+    widths = ends.diff(dim=0).nan_to_num(nan=0.0)  # nothing is added where the centre is minus infinity
+    least, most, widths = (t if upwards else t.flip(0) for t in (least, most, widths))
+    return _Cells(least, most, widths, upwards)
+
+
+def _chords(
+    node: Node, centre: torch.Tensor, below: torch.Tensor, above: torch.Tensor, own: torch.Tensor
+) -> torch.Tensor:
+    """The slope of the chord over every interval; that at the centre where the interval is a point."""
+    shape = node.output.shape
+    first, last = (
+        evaluate(node, {node.refs[0].name: x.reshape(shape)}, torch.float64) for x in (centre - below, centre + above)
+    )
+    assert isinstance(first, torch.Tensor)
+    assert isinstance(last, torch.Tensor)
+    slope = (last - first).flatten() / (below + above)
+    return torch.where(torch.isfinite(slope), slope, own)
 
 
 def _own_slopes(node: Node, centre: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ Write F for an operation, u_1 ... u_p for its operands, B_i for its derivative i
 A :class:`Movement` says of every point of the domain
 
     dF/du_i = B_i + diag(scale_i) E_i,   ||E_i|| <= 1,
-    |F(u) - F(c) - sum_i B_i (u_i - c_i)| <= remainder,   entry by entry.
+    least <= F(u) - F(c) - sum_i B_i (u_i - c_i) <= most,   entry by entry.
 
 Where ``axes`` are given E_i is block diagonal: a slice of the operand over them reaches the same slice of the output only, and operand and
 output have one shape. No axes at all mean a diagonal E_i.
@@ -24,15 +24,22 @@ from lipaudit.graph.node import Node
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """Where a tensor stays: within ``entries`` of its centre, entry by entry, and within ``radius`` of it as a whole (l2).
+    """Where a tensor stays: no entry is more than ``below`` under that of the centre or more than ``above`` over it.
 
-    ``gradients`` bounds the norm of the gradient of every entry in the network's input.
+    The whole tensor is within ``radius`` of the centre (l2). ``gradients`` bounds the norm of the gradient of every entry in the network's
+    input.
     """
 
     centre: torch.Tensor
-    entries: torch.Tensor
+    below: torch.Tensor
+    above: torch.Tensor
     radius: float
     gradients: torch.Tensor
+
+    @property
+    def entries(self) -> torch.Tensor:
+        """How far every entry is from that of the centre at most."""
+        return torch.maximum(self.below, self.above)
 
     def over(self, axes: Iterable[int]) -> torch.Tensor:
         """Bounds of the norms of the slices over some axes, which keep the size 1."""
@@ -67,13 +74,14 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """One move per operand, None for one in which the operation is linear; ``remainder`` has the shape of the output.
+    """One move per operand, None for one in which the operation is linear.
 
-    ``choices`` says more of a maximum over entries of its only operand.
+    ``remainder`` has the least and the most that the output differs by from its linearisation; both have its shape. ``choices`` says more
+    of a maximum over entries of its only operand.
     """
 
     moves: tuple[Move | None, ...]
-    remainder: torch.Tensor | None = None
+    remainder: tuple[torch.Tensor, torch.Tensor] | None = None
     choices: Choices | None = None
 
 
@@ -85,6 +93,11 @@ def slice_norms(tensor: torch.Tensor, axes: Iterable[int]) -> torch.Tensor:
     dims = tuple(axes)
     norms: torch.Tensor = torch.linalg.vector_norm(tensor, dim=dims, keepdim=True) if dims else tensor.abs()
     return norms
+
+
+def either_way(size: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The least and the most of what is at most ``size`` in absolute value."""
+    return -size, size
 
 
 def product_movement(left: Neighbourhood, right: Neighbourhood, shape: tuple[int, ...]) -> Movement:
@@ -102,7 +115,7 @@ def product_movement(left: Neighbourhood, right: Neighbourhood, shape: tuple[int
             scale = scale.clamp_max(other.radius)
         return Move(scale.expand(shape), None if repeated else ())
 
-    return Movement((move(left, right), move(right, left)), left.entries * right.entries)
+    return Movement((move(left, right), move(right, left)), either_way(left.entries * right.entries))
 
 
 def matrix_product_movement(left: Neighbourhood, right: Neighbourhood, shape: tuple[int, ...]) -> Movement | None:
@@ -110,7 +123,7 @@ def matrix_product_movement(left: Neighbourhood, right: Neighbourhood, shape: tu
     if left.centre.dim() < 2 or left.centre.shape[:-2] != right.centre.shape[:-2]:
         return None
     moves = tuple(Move(other.over((-2, -1)).expand(shape)) for other in (right, left))
-    return Movement(moves, left.over((-1,)) * right.over((-2,)))
+    return Movement(moves, either_way(left.over((-1,)) * right.over((-2,))))
 
 
 def softmax_movement(rows: Neighbourhood, axis: int) -> Movement:

@@ -236,6 +236,19 @@ def test_the_digits_are_certified_below_what_attacks_reach() -> None:
         assert 1e-6 < image.radius <= image.attack_radius < 1
 
 
+def test_balls_certify_radii_of_the_digits_that_global_bounds_do_not_reach() -> None:
+    digits = load_classes("test")
+    options = {"labels": digits.targets[:1], "local_steps": 1, "attack_steps": 0, "effort": "none", "radii": [2e-3]}
+    found = lipaudit.certify("sample_models/digits_resnet.onnx", digits.images[:1], **options)  # type: ignore[arg-type]
+    (image,) = found.images
+    assert image.global_radius < 2e-3 / 8
+    assert image.local_radius == image.radius > 2e-3
+    assert found.radii[0].certified_accuracy == 1.0
+    assert image.constant is not None
+    assert image.margin is not None
+    assert image.constant * image.radius <= image.margin
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["digits_resnet", "digits_mobile", "digits_se", "digits_vit"])
 def test_every_digit_is_certified_below_what_attacks_reach(name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,17 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
     copy_of_the_samples(tmp_path)
     made, certified = [run_line(command, tmp_path) for command in commands(blocks(PAGE)[0])]
     assert made.code == 0, made.err
-    (shown,) = blocks(PAGE, "text")
+    shown, near = blocks(PAGE, "text")
     assert words(shown) == words(certified.out)
-    for command in commands(blocks(PAGE)[2]):
+    for command in commands(blocks(PAGE)[3]):
         assert run_line(command, tmp_path).code == command.code
+    (local,) = commands(blocks(PAGE)[1])
+    one = run_line(replace(local, text=f"{local.text} --max-images 1 --local-steps 1"), tmp_path)
+    assert one.code == 0, one.err
+    headings = [line for line in one.out.splitlines() if line.startswith(("image", " radius"))]
+    assert [heading.split() for heading in headings] == [
+        line.split() for line in near.splitlines() if line.startswith(("image", " radius"))
+    ]
 
 
 def test_every_field_of_the_json_is_on_the_page() -> None:

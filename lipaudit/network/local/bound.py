@@ -23,8 +23,8 @@ from lipaudit.spectral.oracle import Norms
 NAME = "jacobian at the centre"
 # Operations that this bound may spend without being asked for a search.
 _WORK = 5e9
-# of the magnitudes on a domain, as long as they are in use
-_KNOWN: WeakKeyDictionary[Extents, Linearisation | NotLinearisableError] = WeakKeyDictionary()
+# of the magnitudes on a domain, as long as they are in use, with chords or without
+_KNOWN: WeakKeyDictionary[Extents, dict[bool, Linearisation | NotLinearisableError]] = WeakKeyDictionary()
 
 
 def jacobian_at_centre(problem: Problem) -> Result:
@@ -32,11 +32,11 @@ def jacobian_at_centre(problem: Problem) -> Result:
     try:
         lines = linearise(problem)
         names = problem.graph.outputs
-        each = {name: _value(lines.bounds(lines.outputs([name]))[2]) for name in dict.fromkeys(names)}
+        each = {name: _value(lines.bounds(lines.outputs([name])).norm) for name in dict.fromkeys(names)}
         network = (
             each[names[0]]
             if len(names) == 1
-            else _smaller(_value(lines.bounds(lines.outputs(names))[2]), join_outputs([each[n] for n in names]))
+            else _smaller(_value(lines.bounds(lines.outputs(names)).norm), join_outputs([each[n] for n in names]))
         )
     except NotLinearisableError as error:
         return NotApplicable(NAME, f"The network has no such bound: {error}.")
@@ -68,10 +68,10 @@ def problem_on(
     return Problem(simple, domain, propagate(simple, effects, extents, wider), extents, norms, work)
 
 
-def linearise(problem: Problem) -> Linearisation:
+def linearise(problem: Problem, chords: bool = False) -> Linearisation:
     """The linearisation of a network at the centre of the domain of a problem, for bounds of any combination of its outputs.
 
-    It is computed once for a problem.
+    It is computed once for a problem. ``chords``: with the chords of functions of each entry, for bounds of how far values stray.
 
     Raises:
         NotLinearisableError: if the network has none, or it would take more work than the problem allows.
@@ -82,19 +82,19 @@ def linearise(problem: Problem) -> Linearisation:
         raise NotLinearisableError("its weights are not known")
     if any(e.status is Status.FINITE and e.rigor is Rigor.ESTIMATE for e in problem.propagation.effects.values()):
         raise NotLinearisableError("the constants of its operations are estimates")
-    known = _KNOWN.get(problem.extents)
-    if known is None:
-        known = _linearised(problem)
-        _KNOWN[problem.extents] = known
+    both = _KNOWN.setdefault(problem.extents, {})
+    if chords not in both:
+        both[chords] = _linearised(problem, chords)
+    known = both[chords]
     if isinstance(known, NotLinearisableError):
         raise known
     return known
 
 
-def _linearised(problem: Problem) -> Linearisation | NotLinearisableError:
+def _linearised(problem: Problem, chords: bool) -> Linearisation | NotLinearisableError:
     work = max(_WORK, problem.work)
     try:
-        return Linearisation(problem.extents.graph, problem.domain, problem.propagation, problem.graph, work)
+        return Linearisation(problem.extents.graph, problem.domain, problem.propagation, problem.graph, work, chords)
     except NotLinearisableError as error:
         return error
 

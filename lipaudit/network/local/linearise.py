@@ -1,7 +1,8 @@
 """A network as its linearisation at the centre of a domain, and what the domain can add to it.
 
-Every node z = F(u_1 ... u_p) is replaced by its derivative B_i at the centre, as automatic differentiation takes it. With D_i(x) the
-derivative at another input x, the chain rule for a tensor v of the network reads exactly
+Every node z = F(u_1 ... u_p) is replaced by its derivative B_i at the centre, as automatic differentiation takes it. (Every argument below
+holds for any other matrices B as well; with ``chords`` those of functions of each entry are the slopes of their chords on the domain.)
+With D_i(x) the derivative at another input x, the chain rule for a tensor v of the network reads exactly
 
     J_v(x) = J_v + sum over nodes z, i of S_vz (D_i(x) - B_i) J_{u_i}(x),
 
@@ -12,20 +13,19 @@ J_v the Jacobian of v by the B alone and S_vz the derivative of v by z by the B 
 Both J_v and S_vz come from one backward pass per entry of v. How far D_i can be from B_i and how large w_z can be follows from how far the
 operands stray (:mod:`lipaudit.rules.movement`), which is the same statement for an earlier tensor: for every v in topological order
 
-- ``entries`` |v(x) - v(c)| <= |J_v (x - c)| + sum_z |S_vz| |w_z|, entry by entry,
+- v(x) - v(c) <= ``above`` = max of J_v (x - c) + sum over z of max of S_vz w_z, entry by entry, and ``below`` in the other direction,
 - ``gradients`` the norm of every row of J_v(x), and ``norm`` that of J_v(x) as a whole,
 
-hold on the whole domain. All of them grow with the radius, because the centre, J and S do not depend on it. An operation of which no
-movement is known is replaced by 0, and its derivative moves by its constant. Values and Jacobians are computed in float64 without a margin:
-figures are numerical.
+hold on the whole domain. All of them grow with the radius where the centre, J and S do not depend on it (so without ``chords``). An
+operation of which no movement is known is replaced by 0, and its derivative moves by its constant. Values and Jacobians are computed in
+float64 without a margin: figures are numerical.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 
@@ -35,17 +35,17 @@ from lipaudit.graph.node import Constant, Graph, Node, Ref, parts
 from lipaudit.network.domain import Domain
 from lipaudit.network.forms.program import is_linear
 from lipaudit.network.local.pieces import in_pieces
+from lipaudit.network.local.steps import Affine, Moving, Tensor
+from lipaudit.network.local.sums import SLACK, Bounds, Sums, reach
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Status
-from lipaudit.rules.entry_slopes import EntrySlopes, entry_slopes, is_entrywise
-from lipaudit.rules.movement import Move, Movement, Neighbourhood, slice_norms
+from lipaudit.rules.entry_slopes import entry_slopes, is_entrywise
+from lipaudit.rules.movement import Move, Movement
 from lipaudit.rules.rule import has_movement, movement_of
 
-# What float64 may have lost is far below this; figures are numerical.
-_SLACK = 1 + 1e-9
 _ROUNDING = 1e-12
-# Entries of all tensors that backward passes hold at once; the shorter sides of matrices whose spectral norms are computed.
-_HELD, _SIDE, _SIDE_OF_JACOBIAN = 2**24, 256, 1024
+# Entries of all tensors that backward passes hold at once.
+_HELD = 2**24
 # Weights that are known less closely than this have no Jacobian that is known.
 _KNOWN = 2.0**-45
 _DETACHED = {"aten.detach.default", "aten.alias.default", "aten.lift_fresh_copy.default"}
@@ -53,69 +53,6 @@ _DETACHED = {"aten.detach.default", "aten.alias.default", "aten.lift_fresh_copy.
 
 class NotLinearisableError(Exception):
     """A network has no linearisation at the centre; the message says why."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tensor:
-    """What is known of a tensor on the domain.
-
-    Attributes:
-        value: at the centre, with its graph of automatic differentiation.
-        entries: |v(x) - v(c)|, entry by entry.
-        radius: ||v(x) - v(c)||.
-        gradients: the norm of the gradient of every entry.
-        norm: ||J_v(x)||.
-    """
-
-    value: torch.Tensor
-    entries: torch.Tensor
-    radius: float
-    gradients: torch.Tensor
-    norm: float
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        """Where the tensor stays."""
-        return Neighbourhood(self.value.detach(), self.entries, self.radius, self.gradients)
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """A node that is an affine map of its operands."""
-
-    node: Node
-
-
-@dataclass(frozen=True, eq=False)
-class Moving:
-    """A node, or one of its outputs, that is no affine map.
-
-    Attributes:
-        node: the node.
-        value: at the centre, with its graph of automatic differentiation.
-        movement: how its derivatives move.
-        operands: what is known of the tensors that its moves are in.
-        sources: the names of the nodes that compute them.
-        replaced: whether 0 stands for the derivative at the centre.
-        index: which of several outputs it is.
-        slopes: of a function of each entry.
-    """
-
-    node: Node
-    value: torch.Tensor
-    movement: Movement
-    operands: tuple[Tensor, ...]
-    sources: tuple[str, ...]
-    replaced: bool = False
-    index: int | None = None
-    slopes: EntrySlopes | None = None
-
-    @property
-    def moves(self) -> Iterator[tuple[Move, Tensor, str]]:
-        """The moves that are not 0, with their operands."""
-        for move, operand, source in zip(self.movement.moves, self.operands, self.sources, strict=True):
-            if move is not None and bool((move.scale != 0).any()):
-                yield move, operand, source
 
 
 class Linearisation:
@@ -127,13 +64,22 @@ class Linearisation:
         propagation: the product rule on the domain.
         twins: the simplified graph, whose nodes of the same names have the constants of ``propagation``.
         work: floating-point operations that the Jacobian of the outputs and the ranges of intermediate tensors may cost together.
+        chords: whether functions of each entry are replaced by their chords, which bounds better how far values stray.
 
     Raises:
         NotLinearisableError: if the network has none.
     """
 
-    def __init__(self, graph: Graph, domain: Domain, propagation: Propagation, twins: Graph, work: float) -> None:
-        self.domain, self.work = domain, work
+    def __init__(
+        self,
+        graph: Graph,
+        domain: Domain,
+        propagation: Propagation,
+        twins: Graph,
+        work: float,
+        chords: bool = False,
+    ) -> None:
+        self.domain, self.work, self._chords = domain, work, chords
         self._graph = in_pieces(graph)
         self._propagation, self._twins = propagation, {node.name: node for node in twins}
         self._leaves: list[torch.Tensor] = []
@@ -142,7 +88,9 @@ class Linearisation:
         self._known: dict[str, Tensor] = {}
         self.values: dict[str, Value] = {}
         self._costs: dict[str, float] = {}
-        self._reach = _reach(domain)
+        if not domain.radii:
+            raise NotLinearisableError("the domain has no centre")
+        self._reach = reach(domain)
         shapes = {node.name: node.outputs[0].shape for node in self._graph}
         passes = sum(math.prod(shapes[name]) for name in self._graph.outputs)
         self.work -= passes * sum(map(_operations, self._graph))
@@ -186,7 +134,7 @@ class Linearisation:
             if step is not None:
                 self._terms.append(step)
                 self.steps.append(step)
-                return value
+                return step.value
         if isinstance(value, tuple):
             return tuple(self._replaced(node, part.detach(), index) for index, part in enumerate(value))
         return self._replaced(node, value.detach())
@@ -206,7 +154,10 @@ class Linearisation:
         if constant == math.inf:
             return None
         operand = self._operand(node, 0)
-        slopes = entry_slopes(node, operand.neighbourhood, constant)
+        slopes = entry_slopes(node, operand.neighbourhood, constant, self._chords)
+        if self._chords:
+            with torch.enable_grad():
+                value = value.detach() + slopes.line * (operand.value - operand.value.detach())
         return Moving(node, value, slopes.movement, (operand,), (node.refs[0].name,), slopes=slopes)
 
     def _moving(self, node: Node, value: torch.Tensor) -> Moving | None:
@@ -257,7 +208,7 @@ class Linearisation:
             return math.inf
         value = self._propagation.values[twin.refs[index].name]
         known = value.status is Status.FINITE and value.log_upper < 700
-        return math.exp(value.log_upper) * _SLACK if known else math.inf
+        return math.exp(value.log_upper) * SLACK if known else math.inf
 
     def _tensor(self, value: torch.Tensor, norm: float, cost: float) -> Tensor:
         """The bounds of a tensor by a backward pass for each of its entries, or by its constant alone where that costs too much."""
@@ -267,21 +218,24 @@ class Linearisation:
             if norm == math.inf:
                 raise NotLinearisableError("the work that is allowed does not suffice for the ranges of its tensors")
             rows, most = torch.full(value.shape, norm, dtype=torch.float64), math.inf
-            entries = torch.full(value.shape, math.inf, dtype=torch.float64)
+            sides = (torch.full(value.shape, math.inf, dtype=torch.float64),) * 2
         else:
             self.work -= value.numel() * cost
-            rows, entries, most = self.bounds(value)
+            found = self.bounds(value)
+            rows, most, sides = found.gradients, found.norm, (found.below, found.above)
         norm = min(norm, most, float(torch.linalg.vector_norm(rows)))
         rows = rows.clamp_max(norm)
-        radius = min(norm * self._reach.length, float(torch.linalg.vector_norm(entries)))
+        entries = torch.maximum(*sides)
         if self._reach.is_ball:
             entries = entries.minimum(rows * self._reach.length)
+        radius = min(norm * self._reach.length, float(torch.linalg.vector_norm(entries)))
+        entries = entries.clamp_max(radius)
         shift = _ROUNDING * float(value.detach().nan_to_num(neginf=0.0).abs().max()) if value.numel() else 0.0
-        entries = entries.clamp_max(radius) * _SLACK + shift
-        return Tensor(value, entries, radius * _SLACK + shift * math.sqrt(value.numel()), rows, norm)
+        below, above = (side.minimum(entries) * SLACK + shift for side in sides)
+        return Tensor(value, below, above, radius * SLACK + shift * math.sqrt(value.numel()), rows, norm)
 
-    def bounds(self, value: torch.Tensor, rows: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, float]:
-        """Of ``rows @ value`` (default: of every entry) the norms of the gradients, how far it strays, and the norm of its Jacobian.
+    def bounds(self, value: torch.Tensor, rows: torch.Tensor | None = None) -> Bounds:
+        """The bounds of ``rows @ value`` (default: of every entry).
 
         Args:
             value: a tensor of the network, or tensors joined.
@@ -289,8 +243,7 @@ class Linearisation:
         """
         count = value.numel() if rows is None else len(rows)
         chunk = max(1, _HELD // max(1, sum(t.numel() for t in self._points)))
-        gradients, entries = [], []
-        norms = _Norms(chunk >= count)
+        sums = Sums(self._reach, chunk >= count)
         for first in range(0, count, chunk):
             size = min(chunk, count - first)
             if rows is None:
@@ -298,16 +251,8 @@ class Linearisation:
                 part[torch.arange(size), first + torch.arange(size)] = 1.0
             else:
                 part = rows[first : first + size]
-            jacobian, tails = self._pulled_back(value, part.reshape(size, *value.shape))
-            gradient, entry = norms.add(jacobian, tails)
-            gradients.append(gradient)
-            entries.append(self._reach.farthest(jacobian) + entry)
-        shape = value.shape if rows is None else (count,)
-        return (
-            torch.cat(gradients).reshape(shape) * _SLACK,
-            torch.cat(entries).reshape(shape) * _SLACK,
-            norms.total * _SLACK,
-        )
+            sums.add(*self._pulled_back(value, part.reshape(size, *value.shape)))
+        return sums.bounds(value.shape if rows is None else torch.Size((count,)))
 
     @property
     def _points(self) -> list[torch.Tensor]:
@@ -348,123 +293,6 @@ class Linearisation:
         if not all(isinstance(value, torch.Tensor) and value.is_floating_point() for value in values):
             raise NotLinearisableError("an output is no tensor of real numbers")
         return torch.cat([value.flatten() for value in values if isinstance(value, torch.Tensor)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Reach:
-    """How far inputs are from the centre: ``length`` in l2, or ``half`` entry by entry in a box."""
-
-    length: float
-    half: torch.Tensor | None
-
-    @property
-    def is_ball(self) -> bool:
-        return self.half is None
-
-    def farthest(self, jacobian: torch.Tensor) -> torch.Tensor:
-        """|J (x - c)|, row by row."""
-        farthest = (
-            torch.linalg.vector_norm(jacobian, dim=1) * self.length if self.half is None else jacobian.abs() @ self.half
-        )
-        assert isinstance(farthest, torch.Tensor)
-        return farthest
-
-
-def _reach(domain: Domain) -> _Reach:
-    if not domain.radii:
-        raise NotLinearisableError("the domain has no centre")
-    lengths = [radii.total.upper for radii in domain.radii.values()]
-    if domain.reach:
-        half = torch.cat([domain.reach[name].flatten() for name in domain.centres]) * _SLACK
-        return _Reach(float(torch.linalg.vector_norm(half)) * _SLACK, half)
-    return _Reach(max(lengths), None)
-
-
-class _Norms:
-    """Adds up what the nodes contribute to the bounds of a tensor, from chunks of the rows of J_v and S_vz."""
-
-    def __init__(self, whole: bool) -> None:
-        self._whole = whole
-        self._squares, self.total = 0.0, math.inf
-
-    def add(
-        self, jacobian: torch.Tensor, tails: Sequence[tuple[Moving, torch.Tensor]]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The norms of the rows of J_v(x), and what the nodes add to the deviation of every row."""
-        rows = torch.linalg.vector_norm(jacobian, dim=1)
-        strays = torch.zeros_like(rows)
-        together, apart = torch.zeros_like(rows), 0.0
-        for term, tail in tails:
-            strays = strays + _remainder(term, tail)
-            for move, operand, _ in term.moves:
-                own = _rows(move, operand, tail)
-                together = together + own
-                if self._whole:
-                    apart += min(_spectral(move, operand, tail), float(torch.linalg.vector_norm(own)))
-        self._squares += float((rows + together).square().sum())
-        self.total = math.sqrt(self._squares)
-        if self._whole:
-            size = matrix_norm(jacobian, _SIDE_OF_JACOBIAN)
-            self.total = min(self.total, size + apart, size + float(torch.linalg.vector_norm(together)))
-        return rows + together, strays
-
-
-def _gains(move: Move, operand: Tensor) -> torch.Tensor:
-    """The norms of the slices of J_u(x) that a block reads."""
-    assert move.axes is not None
-    if move.gains is not None:
-        return move.gains
-    return slice_norms(operand.gradients, move.axes).clamp_max(operand.norm)
-
-
-def _rows(move: Move, operand: Tensor, tail: torch.Tensor) -> torch.Tensor:
-    """Row by row a bound of ||S diag(scale) E J_u(x)||."""
-    scaled = tail * move.scale
-    whole: torch.Tensor = torch.linalg.vector_norm(scaled.flatten(1), dim=1) * operand.norm
-    if move.axes is None:
-        return whole
-    blocks = slice_norms(scaled, [axis + 1 for axis in move.axes]) * _gains(move, operand)
-    return blocks.flatten(1).sum(1).minimum(whole)
-
-
-def _remainder(term: Moving, tail: torch.Tensor) -> torch.Tensor:
-    """Row by row a bound of |S w|."""
-    if term.movement.remainder is not None:
-        return (tail.abs() * term.movement.remainder).flatten(1).sum(1)
-    total = torch.zeros(len(tail), dtype=torch.float64)
-    for move, operand, _ in term.moves:
-        scaled = tail * move.scale
-        whole = torch.linalg.vector_norm(scaled.flatten(1), dim=1) * operand.radius
-        if move.axes is not None:
-            blocks = slice_norms(scaled, [axis + 1 for axis in move.axes]) * operand.neighbourhood.over(move.axes)
-            whole = blocks.flatten(1).sum(1).minimum(whole)
-        total = total + whole
-    return total
-
-
-def _spectral(move: Move, operand: Tensor, tail: torch.Tensor) -> float:
-    """||S diag(scale)|| times the norm of the part of J_u(x) that the blocks with a scale read; or unit by unit."""
-    scaled = tail * move.scale
-    norm = operand.norm
-    apart = math.inf
-    if move.axes is not None:
-        gains = _gains(move, operand)
-        active = slice_norms(move.scale.expand(tail.shape[1:]), move.axes) > 0
-        norm = min(norm, float(torch.linalg.vector_norm(gains[active])))
-        columns = torch.linalg.vector_norm(scaled, dim=(0, *(axis + 1 for axis in move.axes)), keepdim=True)[0]
-        apart = float((columns * gains).sum())
-    return min(matrix_norm(scaled.flatten(1), _SIDE) * norm, apart)
-
-
-def matrix_norm(matrix: torch.Tensor, side: int) -> float:
-    """The spectral norm by the eigenvalues of the smaller Gram matrix, the Frobenius norm of a matrix whose sides are longer."""
-    frobenius = float(torch.linalg.vector_norm(matrix))
-    if min(matrix.shape) > side or frobenius == 0 or not math.isfinite(frobenius):
-        return frobenius
-    scaled = matrix / frobenius
-    gram = scaled @ scaled.T if len(scaled) <= scaled.shape[1] else scaled.T @ scaled
-    largest = float(torch.linalg.eigvalsh(gram)[-1])
-    return min(frobenius, frobenius * math.sqrt(max(largest, 0.0) + 1e-14))
 
 
 def is_affine(node: Node) -> bool:

@@ -19,7 +19,8 @@ from lipaudit.graph.evaluate import Value, evaluate
 from lipaudit.graph.node import Argument, Node, Ref, TensorInfo
 from lipaudit.network.forms.program import NoProgramError
 from lipaudit.network.forms.steps import Bounded, Linear, Program, Slopes, Step, Tensor
-from lipaudit.network.local.linearise import Affine, Linearisation, Moving
+from lipaudit.network.local.linearise import Linearisation
+from lipaudit.network.local.steps import Affine, Moving
 from lipaudit.rules.entry_slopes import EntrySlopes
 from lipaudit.rules.movement import Choices, Move
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF

@@ -217,8 +217,9 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
     """A window whose largest entry w is certain picks it, and is linear; elsewhere another candidate j may be picked.
 
     Two entries of a window: |v_j - v_w|^2 <= 2 (v_j^2 + v_w^2), summed over windows at most twice the largest cover of a position. The
-    gradient moves from that of w to that of j. The largest entry is at most max(v_w, max_j v_j), so that w is below it by at most max_j
-    high_j - low_w. Of several that are largest at the centre each may be the one that automatic differentiation takes for w.
+    gradient moves from that of w to that of j. The largest entry is at least v_w and at most max(v_w, max_j v_j), so that it is above
+    v_w by at most max_j high_j - low_w. Of several that are largest at the centre each may be the one that automatic differentiation
+    takes for w.
     """
     (rows,) = operands
     windows = _windows(node)
@@ -229,7 +230,7 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
         return tensor.flatten(-axes)[..., members.clamp_min(0)].masked_fill(members < 0, filler)
 
     centre = gathered(rows.centre, -math.inf)
-    lowest, highest = gathered(rows.centre - rows.entries, -math.inf), gathered(rows.centre + rows.entries, -math.inf)
+    lowest, highest = gathered(rows.centre - rows.below, -math.inf), gathered(rows.centre + rows.above, -math.inf)
     winners = centre == centre.amax(-1, keepdim=True)
     candidates = winners | (highest >= lowest.amax(-1, keepdim=True))
     others = candidates & ~(winners & (winners.sum(-1, keepdim=True) == 1))
@@ -239,7 +240,9 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
     uncertain = candidates.sum(-1) > 1
     scale = torch.where(uncertain, most, 0.0).to(torch.float64)
     move = Move(scale.reshape(shape), (), torch.where(uncertain, two / most, 0.0).reshape(shape))
-    return Movement((move,), away.clamp_min(0.0).reshape(shape), _choices(members, centre, candidates, rows.centre))
+    most_above = away.clamp_min(0.0).reshape(shape)
+    remainder = (torch.zeros_like(most_above), most_above)
+    return Movement((move,), remainder, _choices(members, centre, candidates, rows.centre))
 
 
 def _choices(members: torch.Tensor, centre: torch.Tensor, candidates: torch.Tensor, operand: torch.Tensor) -> Choices:
