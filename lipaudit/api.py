@@ -44,6 +44,7 @@ def audit(
     iterations: int | None = None,
     effort: str | None = None,
     certificate: str | os.PathLike[str] | None = None,
+    warm_start: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     absolute_paths: bool = False,
     max_memory: int | str | None = None,
@@ -104,6 +105,8 @@ def audit(
             ``method`` or the ``structure``, from which no search can start.
         certificate: a file NAME.safetensors for the numbers that prove the tighter bound; :func:`lipaudit.verify` computes the
             bound again from them.
+        warm_start: the ``certificate`` of an earlier checkpoint of the same architecture, at whose numbers the search starts. They are
+            a start and nothing else: the bound is proved for this network, whatever the file holds.
         cache: a folder that keeps lipaudit's own norms from one audit to the next, by the content of the weights; made if it
             does not exist. Other methods and ``structure`` have nothing to keep.
         absolute_paths: keep the folders of the model's and the centre's file in the report; without it a path outside the working

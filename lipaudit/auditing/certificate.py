@@ -16,6 +16,8 @@ from lipaudit.network.forms.certificate import Certificate, CertificateError
 from lipaudit.records.report import AuditReport, BoundRecord
 from lipaudit.text.local_paths import without_folders
 
+_LARGEST = 2**31  # bytes; certificates of networks with dense forms have some millions
+
 
 def write_certificate(request: AuditRequest, report: AuditReport, bounds: Bounds) -> AuditReport:
     """The report with the hash of the certificate that was written, or with a note that no bound needs one.
@@ -45,6 +47,21 @@ def write_certificate(request: AuditRequest, report: AuditReport, bounds: Bounds
     return replace(report, network=replace(network, bounds=named(network.bounds), other_domains=others))
 
 
+def with_start(request: AuditRequest, report: AuditReport, digest: str) -> AuditReport:
+    """The report with the hash of the certificate at which the search started, and with a note of that, or why it did not."""
+    assert request.warm_start is not None
+    name = request.warm_start if request.absolute_paths else without_folders(request.warm_start)
+    records = [*report.network.bounds, *(bound for other in report.network.other_domains for bound in other.bounds)]
+    if any(record.segments for record in records):
+        note = f"The search for a tighter bound started at the certificate {name}."
+        settings = replace(report.settings, warm_start_sha256=digest)
+        return replace(report, settings=settings, notes=(*report.notes, note))
+    reason = next((record.reason for record in records if record.reason), "there was no search.")
+    return replace(
+        report, notes=(*report.notes, f"The certificate {name} was of no use: {reason[0].lower() + reason[1:]}")
+    )
+
+
 def _proof(results: Sequence[Result]) -> Certificate | None:
     proofs = (result.proof for result in results if isinstance(result, NetworkBound))
     return next((proof for proof in proofs if proof is not None), None)
@@ -56,6 +73,8 @@ def read_certificate(path: str) -> tuple[Certificate, str]:
     Raises :class:`~lipaudit.errors.UsageError` where it cannot be read.
     """
     try:
+        if (size := Path(path).stat().st_size) > _LARGEST:
+            raise CertificateError(f"it has {size:,} bytes, more than any certificate")
         data = Path(path).read_bytes()
         return Certificate.from_bytes(data), hashlib.sha256(data).hexdigest()
     except OSError as error:

@@ -15,6 +15,7 @@ _SETTINGS = {
     "tolerance": "tolerance",
     "number of iterations or samples": "iterations",
     "effort of the search for a tighter bound": "effort",
+    "certificate at which that search started": "warm_start_sha256",
     "dtype": "dtype",
     "device": "device",
 }

@@ -11,11 +11,12 @@ from lipaudit.auditing.domain import pixels_of
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.values import EFFORTS
+from lipaudit.errors.verification import WarmStartError
 from lipaudit.network.bound import NetworkBound, Problem, Result
 from lipaudit.network.bounds import network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
-from lipaudit.network.forms.certificate import Certificate
+from lipaudit.network.forms.certificate import Certificate, CertificateError
 from lipaudit.network.forms.watch import Watch
 from lipaudit.network.magnitudes import Extents
 from lipaudit.network.propagate import Propagation, propagate
@@ -49,11 +50,14 @@ def propagate_bounds(
     constants: LayerConstants,
     certificate: Certificate | None = None,
     watch: Watch | None = None,
+    warm_start: Certificate | None = None,
 ) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows.
 
     With a ``certificate`` nothing is searched: a bound by forms is what that proves. ``watch`` follows searches, and
-    may end them.
+    may end them; a search over all inputs starts at the numbers of ``warm_start``.
+
+    Raises :class:`~lipaudit.errors.UsageError` where that is the certificate of another architecture.
     """
     if request.norm != "l2":
         return _in_norm(Norm(request.norm), network, constants)
@@ -64,12 +68,17 @@ def propagate_bounds(
     def problem(domain: Domain, wider: Propagation | None = None) -> Problem:
         extents = Extents(network.recognised, domain, request.structure)
         propagation = propagate(network.simple, constants.effects, extents, wider, shortcuts)
-        return Problem(network.simple, domain, propagation, extents, constants.norms, work, certificate, watch)
+        return Problem(
+            network.simple, domain, propagation, extents, constants.norms, work, certificate, watch, warm_start
+        )
 
     everywhere = problem(GLOBAL)
     known = not (request.is_published or request.structure)
     diameter = output_diameter(network.simple, everywhere.extents) if known else None
-    whole = DomainBounds(GLOBAL, everywhere.propagation, network_bounds(everywhere))
+    try:
+        whole = DomainBounds(GLOBAL, everywhere.propagation, network_bounds(everywhere))
+    except CertificateError as error:
+        raise WarmStartError(str(request.warm_start), str(error)) from None
 
     def bounds(domain: Domain) -> DomainBounds:
         of_domain = problem(domain, everywhere.propagation)

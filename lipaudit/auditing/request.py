@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # a centre or a normalisation beyond this is none of an image, and its products leave the range of floats
 LARGEST = 1e30
-# options that change no figure of a report, and so belong to no record
-_NOT_RECORDED = ("model", "cache", "save_pair", "certificate")
+# options that change no figure of a report or are of one model only, and so do not belong to the options of a record
+_NOT_RECORDED = ("model", "cache", "save_pair", "certificate", "warm_start")
 
 # what Python callers may pass
 InputShape = int | str | Sequence[int] | Mapping[str, Sequence[int]]
@@ -77,7 +77,8 @@ class LoadOptions:
         if not isinstance(model, str):
             return []
         around, images = (file if isinstance(file, str) else None for file in (around, images))
-        return named_files(model, self.weights, around, self.fix, images)
+        start = getattr(self, "warm_start", None)
+        return [*named_files(model, self.weights, around, self.fix, images), *([] if start is None else [start])]
 
     def values(self) -> dict[str, Any]:
         """The options by their names."""
@@ -103,6 +104,7 @@ class AuditOptions(LoadOptions):
     method: str = GRAM
     effort: str | None = None
     certificate: str | None = None
+    warm_start: str | None = None
     lower_bound: bool = False
     images: str | torch.Tensor | None = None
     max_images: int | None = None
@@ -212,12 +214,16 @@ class AuditOptions(LoadOptions):
                 raise ConflictError(spell(name, value), spell("norm", self.norm), reason)
 
     def _check_effort(self) -> None:
-        if self.certificate is not None:
+        for name, file, reason in (
+            ("certificate", self.certificate, "it keeps the numbers that the search for a tighter bound finds"),
+            ("warm_start", self.warm_start, "the search for a tighter bound starts there"),
+        ):
+            if file is None:
+                continue
             if self.search_effort == "none":
-                reason = "it keeps the numbers that the search for a tighter bound finds"
-                raise RequirementError(spell("certificate"), f"a search ({spell('effort', 'quick')} or longer)", reason)
-            if Path(self.certificate).suffix.lower() != ".safetensors":
-                raise InvalidValueError(spell("certificate"), "the name of a file, FILE.safetensors", self.certificate)
+                raise RequirementError(spell(name), f"a search ({spell('effort', 'quick')} or longer)", reason)
+            if Path(file).suffix.lower() != ".safetensors":
+                raise InvalidValueError(spell(name), "the name of a file, FILE.safetensors", file)
         if self.effort in (None, "none"):
             return
         if self.structure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lipaudit.auditing.capture import capture_model
-from lipaudit.auditing.certificate import write_certificate
+from lipaudit.auditing.certificate import read_certificate, with_start, write_certificate
 from lipaudit.auditing.constants import find_constants
 from lipaudit.auditing.domain_bounds import propagate_bounds
 from lipaudit.auditing.load import load_request
@@ -43,6 +43,7 @@ def run_audit(
     if progress is not None and not callable(progress):
         raise InvalidValueError("progress", "a function of (done, total, name)", progress)
     clock, watch = Clock(), watch or Watch()
+    start = None if request.warm_start is None else read_certificate(request.warm_start)
     with exit_is_an_error(request.arch or request.model):
         loaded = load_request(request)
         clock.lap("load")
@@ -51,11 +52,13 @@ def run_audit(
             clock.lap("capture")
             constants = find_constants(request, network.simple, place, progress)
             clock.lap("norms")
-            bounds = propagate_bounds(request, loaded, network, constants, certificate, watch)
+            bounds = propagate_bounds(request, loaded, network, constants, certificate, watch, start and start[0])
             clock.lap("propagation")
             measured = search_lower_bound(request, network, loaded, progress)
             if request.searches:
                 clock.lap("lower bound")
             report = make_report(request, loaded, network, place, constants, bounds, measured)
+            if start is not None:
+                report = with_start(request, report, start[1])
             report = write_certificate(request, report, bounds)
             return replace(report, timings=clock.laps, notes=(*report.notes, *search_notes(watch)))

@@ -318,6 +318,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "norm": _norm,
     "norm_domain": _ball_norm,
     "certificate": _path,
+    "warm_start": _path,
     "time_limit": _above_0,
     "cache": _path,
     "save_pair": _path,

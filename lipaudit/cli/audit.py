@@ -150,6 +150,8 @@ def _check_one_model(options: AuditOptions, several: bool) -> None:
         raise OneModelError("--save-pair", "keeps the inputs of", "several")
     if several and options.certificate is not None:
         raise OneModelError("--certificate", "proves the bound of", "several")
+    if several and options.warm_start is not None:
+        raise OneModelError("--warm-start", "is the certificate of", "several")
 
 
 def _expand_all(

@@ -119,6 +119,12 @@ audit_options = with_options(
         "model only.",
     ),
     click.option(
+        "--warm-start",
+        metavar="FILE.safetensors",
+        help="Start the search for the tighter bound at the --certificate of an earlier checkpoint of the same architecture. The file is "
+        "not believed: the bound is proved for this model. Of one model only.",
+    ),
+    click.option(
         "--lower-bound",
         is_flag=True,
         help="Also search for two inputs between which the network stretches much; what is measured is an empirical lower bound.",

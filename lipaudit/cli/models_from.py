@@ -49,12 +49,14 @@ _OWN = (
     "norm_domain",
     "mean",
     "std",
+    "effort",
+    "warm_start",
 )
 # keys of a line of JSON whose option has another name
 _RENAMED = {"input": "input_shape"}
 _REPEATED = ("input", "fix")
 _DEFAULTS = {"structure": False, "domain": "global", "norm_domain": "l2"}  # of the others: None
-_KEYS = ("input", *_OWN[1:])
+_KEYS = ("input", *(name.replace("_", "-") for name in _OWN[1:]))
 Check = Callable[[FleetModel], list[FleetModel]]
 
 
@@ -149,7 +151,8 @@ def _words(value: Any) -> tuple[list[str], dict[str, Any]]:
         if key not in _KEYS:
             raise UnknownChoiceError("key", key, ("model", *_KEYS))
         if entry is None or (key == "structure" and entry is False):
-            defaults[_RENAMED.get(key, key)] = _DEFAULTS.get(key)
+            name = _RENAMED.get(key, key.replace("-", "_"))
+            defaults[name] = _DEFAULTS.get(name)
         elif key == "structure":
             if entry is not True:
                 raise InvalidValueError('"structure"', "true or false", entry)

@@ -1,8 +1,9 @@
-"""What keeps a report from being verified."""
+"""What keeps a report from being verified, or a certificate from being used."""
 
 from __future__ import annotations
 
 from lipaudit.errors import UsageError
+from lipaudit.option_names import spell
 
 
 class NothingToVerifyError(UsageError):
@@ -23,4 +24,19 @@ class MissingCertificateError(UsageError):
         named = f"give the file {name!r}" if name else "audit with --certificate FILE.safetensors and give that file"
         super().__init__(
             f"the report's bound is below the product of layer norms, and the numbers of its proof are needed: {named}"
+        )
+
+
+class WarmStartError(UsageError):
+    """A certificate that the search for a tighter bound of a network cannot start from.
+
+    >>> print(WarmStartError("epoch_1.safetensors", "it lacks 16 multipliers of the operation 'relu'"))
+    the search cannot start at epoch_1.safetensors: it lacks 16 multipliers of the operation 'relu'; give the certificate of a network with
+    the same operations and sizes, written at this effort or a lower one, or leave out warm_start
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the search cannot start at {path}: {reason}; give the certificate of a network with the same operations and sizes, "
+            f"written at this effort or a lower one, or leave out {spell('warm_start')}"
         )

@@ -34,6 +34,7 @@ class Problem:
             a bound is the same on every machine. A bound that needs more stops with what it has, or is not applicable.
         certificate: what to prove a bound by forms from, in the place of a search.
         watch: who follows a search, and may end it.
+        warm_start: a certificate of an earlier checkpoint, whose numbers a search over all inputs starts from.
     """
 
     graph: Graph
@@ -44,6 +45,7 @@ class Problem:
     work: float = 0.0
     certificate: Certificate | None = None
     watch: Watch = field(default_factory=Watch, compare=False)
+    warm_start: Certificate | None = None
 
 
 @dataclass(frozen=True)

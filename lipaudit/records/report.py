@@ -270,7 +270,8 @@ class SettingsRecord:
     ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``; ``radius_norm`` in which norm,
     ``l2`` where it is not said.
 
-    ``effort`` is that of the search for a bound below the product of layer norms (``none``: there was no search).
+    ``effort`` is that of the search for a bound below the product of layer norms (``none``: there was no search), ``warm_start_sha256``
+    the hash of the certificate that it started from, None where it started anew.
 
     ``structure`` marks a report without figures: no norms were computed, and ``status`` is the answer.
 
@@ -290,6 +291,7 @@ class SettingsRecord:
     device: str = "cpu"
     seed: int = 0
     effort: str = "none"
+    warm_start_sha256: str | None = None
     structure: bool = False
     around: str | None = None
     radius: float | None = None

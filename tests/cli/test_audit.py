@@ -106,6 +106,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "iterations": None,
                 "effort": None,
                 "certificate": None,
+                "warm_start": None,
                 "cache": None,
                 "absolute_paths": False,
                 "lower_bound": False,

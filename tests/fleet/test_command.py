@@ -16,6 +16,7 @@ from tests.fleet.fleets import Fleet
 from tests.places import ROOT
 
 RESNET, SE = "sample_models/digits_resnet.onnx", "sample_models/digits_se.onnx"
+DENSE = "tests.fleet.networks:dense"
 TINY = "tests.fleet.networks:tiny --input 1x6x6\n"
 
 
@@ -184,6 +185,26 @@ def test_jsonl_goes_to_stdout_where_no_file_is_named(fleet: Fleet, capsys: pytes
     assert main(["--models-from", str(models), "--format", "jsonl"]) == 0
     header, entry = map(json.loads, capsys.readouterr().out.splitlines())
     assert (header["kind"], entry["spec"], entry["status"]) == ("fleet", "tests.fleet.networks:tiny", "done")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_an_effort_holds_for_the_whole_fleet_and_a_line_may_have_its_own_and_a_start(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proof = str(fleet.folder / "proof.safetensors")
+    shape = ["--input", "6", "--effort", "quick", "--certificate", proof]
+    assert main([DENSE, *shape, "--quiet"]) == 0
+    capsys.readouterr()
+    own = {"model": DENSE, "input": 6, "warm-start": proof, "effort": "quick"}
+    models = fleet.list(f"{DENSE} --input 6\n{DENSE} --input 6 --effort standard\n{json.dumps(own)}\n")
+    assert main(["--models-from", str(models), "--effort", "none", "--format", "jsonl", "--quiet"]) == 0
+    _, *entries = map(json.loads, capsys.readouterr().out.splitlines())
+    reports = [entry["report"] for entry in entries]
+    settings = [report["settings"] for report in reports]
+    assert [each["effort"] for each in settings] == ["none", "standard", "quick"]
+    assert [each["warm_start_sha256"] is None for each in settings] == [True, True, False]
+    none, standard, warm = (report["network"]["log10_upper_bound"] for report in reports)
+    assert max(standard, warm) < none
 
 
 @pytest.mark.usefixtures("in_process")

@@ -16,7 +16,8 @@ from lipaudit.network.forms.program import NoProgramError, program_of
 from lipaudit.network.forms.result import NAME, bound_by_forms, refusal
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.steps import Program
-from lipaudit.network.forms.tighten import START_AND_PROOF, Tightened, tighten
+from lipaudit.network.forms.tighten import SHARPNESS, START_AND_PROOF, Tightened, tighten
+from lipaudit.network.forms.warm_start import WarmStart, warm_start
 
 # The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
 _FIRST, _LEAST_EVALUATIONS = 0.25, 30
@@ -32,6 +33,7 @@ def quadratic_forms(problem: Problem) -> Result:
         return NotApplicable(NAME, "No work is allowed beyond the product of the operations' constants.")
     try:
         program = program_of(problem.graph, problem.propagation)
+        start = warm_start(problem, program)
         if is_attained(program, problem.propagation):
             return NotApplicable(
                 NAME, "The product of the operations' constants is attained for some slopes of the activations."
@@ -41,7 +43,7 @@ def quadratic_forms(problem: Problem) -> Result:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
         one_thread = _one_thread() if problem.work <= _ON_ONE_THREAD else nullcontext()
         with one_thread, problem.watch.searching(problem.work):
-            tightened = _tightened(program, problem, chain)
+            tightened = _tightened(program, problem, chain, start)
     except NoProgramError as error:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except InfeasibleError as error:
@@ -50,7 +52,8 @@ def quadratic_forms(problem: Problem) -> Result:
     sizes = (
         f"{len(chain.parts)} segments, {chain.unknowns} multipliers and weights, {tightened.evaluations} evaluations"
     )
-    note = "; ".join(filter(None, (sizes, f"{problem.work:g} operations allowed", problem.watch.interruption)))
+    begun = "started at a certificate" if start is not None else ""
+    note = "; ".join(filter(None, (sizes, f"{problem.work:g} operations allowed", begun, problem.watch.interruption)))
     parts, proof = chain.proof_parts(), chain.certificate(tightened.logs)
     return bound_by_forms(problem, program.numerical, tightened.log_upper, parts, tightened.terms, proof, note)
 
@@ -66,28 +69,34 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _tightened(program: Program, problem: Problem, chain: Chain) -> Tightened:
-    """The better of two chains: with cuts at the changes of resolution, then with as few of these as the work allows."""
+def _tightened(program: Program, problem: Problem, chain: Chain, start: WarmStart | None) -> Tightened:
+    """The better of two chains: with cuts at the changes of resolution, then with as few of these as the work allows.
+
+    The chain of a certificate stands in the place of the first, and of both where it has forms wherever the second has some and no
+    more cuts.
+    """
     work, propagation = problem.work, problem.propagation
     limits = Limits(limits_for(work).entries, work * (1 - _FIRST) / _LEAST_EVALUATIONS)
     joined = plan(program, propagation, limits, across=True)
-    if joined is None or not _joins(chain, joined):
-        return tighten(chain, work, watch=problem.watch)
-    first = tighten(chain, work * _FIRST, watch=problem.watch)
+    last = joined if joined is not None and len(joined.parts) < len(chain.parts) and _covers(joined, chain) else chain
+    logs, sharpness = None, list(SHARPNESS)
+    if start is not None:
+        chain, logs, work, sharpness = start.chain, start.logs, work - start.spent, list(SHARPNESS[1:])
+    if chain is last or (len(chain.parts) <= len(last.parts) and _covers(chain, last)):
+        return tighten(chain, work, logs, problem.watch, sharpness)
+    first = tighten(chain, work * _FIRST, logs, problem.watch, sharpness)
     if problem.watch.ended:
         return first
     absolute = chain.absolute(first.logs, [2 * term for term in first.terms])
     try:
-        second = tighten(joined, work * (1 - _FIRST), joined.taken_over(chain, absolute), problem.watch)
+        second = tighten(last, work * (1 - _FIRST), last.taken_over(chain, absolute), problem.watch)
     except InfeasibleError:
         return first
     return min(first, second, key=lambda each: each.log_upper)
 
 
-def _joins(chain: Chain, joined: Chain) -> bool:
-    """Whether a chain has fewer cuts than another one, and no constant where that has forms."""
-    if len(joined.parts) >= len(chain.parts):
-        return False
+def _covers(joined: Chain, chain: Chain) -> bool:
+    """Whether a chain has no constant where another one has forms."""
     constants = [{s.output.name for s in part.program.steps} for part in joined.parts if isinstance(part, Scalar)]
     forms = {s.output.name for part in chain.parts if isinstance(part, Segment) for s in part.program.steps}
     return not any(names & forms for names in constants)

@@ -73,7 +73,7 @@ class Certificate:
             header = json.loads(data[8 : 8 + length]) if length < len(data) else {}
             about = json.loads(header["__metadata__"][_KEY])
             tensors = load(data)
-        except (SafetensorError, ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CertificateError("it is no certificate that lipaudit wrote") from error
         if not isinstance(about, dict) or about.get("format") != _FORMAT:
             raise CertificateError(f"it is no {_FORMAT!r}")
@@ -104,6 +104,21 @@ def proved_by(
     Raises:
         CertificateError: if it does not fit the network, or proves nothing.
     """
+    parts = fitted(certificate, program, propagation)
+    metrics = {name: certificate.metrics[name] for name in certificate.cuts if name in certificate.metrics}
+    try:
+        log_upper, terms = proved_terms(parts, certificate.multipliers, metrics)
+    except InfeasibleError as error:
+        raise CertificateError(f"its multipliers prove nothing at {error}") from error
+    return log_upper, terms, parts
+
+
+def fitted(certificate: Certificate, program: Program, propagation: Propagation) -> list[Part]:
+    """The parts of a network between the cuts of a certificate that has the numbers of every one of them.
+
+    Raises:
+        CertificateError: if it does not fit the network.
+    """
     pieces = cut(program, certificate.cuts)
     parts = [_part(piece, form, propagation) for piece, form in zip(pieces, certificate.forms, strict=True)]
     for part in parts:
@@ -116,12 +131,7 @@ def proved_by(
         (source,) = piece.inputs
         if source.name in certificate.metrics:
             _check(certificate.metrics, source.name, channels(source), "weights of the cut")
-    metrics = {name: certificate.metrics[name] for name in certificate.cuts if name in certificate.metrics}
-    try:
-        log_upper, terms = proved_terms(parts, certificate.multipliers, metrics)
-    except InfeasibleError as error:
-        raise CertificateError(f"its multipliers prove nothing at {error}") from error
-    return log_upper, terms, parts
+    return parts
 
 
 def cut(program: Program, names: Sequence[str]) -> list[Program]:
@@ -168,7 +178,12 @@ def _part(program: Program, form: str, propagation: Propagation) -> Part:
 def _check(numbers: Mapping[str, torch.Tensor], name: str, size: int, what: str) -> None:
     """Raise :class:`CertificateError` where numbers are missing, of another size, or not positive."""
     values = numbers.get(name)
-    if values is None or values.dtype != torch.float64 or tuple(values.shape) != (size,):
+    if values is None:
         raise CertificateError(f"it lacks {size} {what} {name!r}")
+    if values.dtype != torch.float64 or tuple(values.shape) != (size,):
+        sizes = "x".join(map(str, values.shape)) or "1"
+        raise CertificateError(
+            f"it has {sizes} {str(values.dtype).removeprefix('torch.')} {what} {name!r}, not {size} float64"
+        )
     if not bool(((values > 0) & torch.isfinite(values)).all()):
         raise CertificateError(f"the {what} {name!r} are not positive and finite")

@@ -9,7 +9,7 @@ terms (every t = 1) make up a convex set.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +23,8 @@ from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.symbol_space import SymbolSpace
 from lipaudit.network.forms.watch import Watch
 
-# How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left.
-_SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
+SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
+"""How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left."""
 # A stage is off by some 1 / sharpness. It ends where a step gains less than this part of that.
 _CONVERGED = 0.0003
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
@@ -36,8 +36,8 @@ _MOVED = (2.0**-16, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-3)
 _FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 _STARTS = ("norm", "forward", "perron")
 # What a start with its value, a look at all frequencies and a proof cost in evaluations of value and gradient.
-_START, _LOOK, _PROOF = 1.5, 0.6, 2.5
-START_AND_PROOF = _START + _PROOF
+START, LOOK, _PROOF = 1.5, 0.6, 2.5
+START_AND_PROOF = START + _PROOF
 """What the least that is of use costs, in evaluations of all frequencies."""
 # A search takes at least so many evaluations, on so few frequencies of a segment as that needs, but not on fewer than these.
 # A stage takes some evaluations at least.
@@ -60,7 +60,13 @@ class Tightened:
     evaluations: int
 
 
-def tighten(chain: Chain, work: float, start: torch.Tensor | None = None, watch: Watch | None = None) -> Tightened:
+def tighten(
+    chain: Chain,
+    work: float,
+    start: torch.Tensor | None = None,
+    watch: Watch | None = None,
+    sharpness: Sequence[float] = SHARPNESS,
+) -> Tightened:
     """Search from the best of the starts, then prove what was found.
 
     Args:
@@ -68,6 +74,7 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None, watch:
         work: operations that all of it may take, by formula.
         start: where to start from, if something is known.
         watch: who follows the search, and may end it: then what has been reached is proved.
+        sharpness: of the stages of the search, one after the other; a start near to the end needs none of the first.
 
     Raises:
         InfeasibleError: if no start is feasible, or nothing can be proved.
@@ -75,10 +82,10 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None, watch:
     watch = watch or Watch()
     whole = max(_cost(chain), 1.0)
     looks = _choose(chain, work)
-    remaining = work - (_PROOF + looks * _LOOK) * whole
+    remaining = work - (_PROOF + looks * LOOK) * whole
     if start is None or not _proves(chain, start):
         start, tried = _start(chain, remaining / max(_cost(chain), 1.0))
-        remaining -= tried * _START * _cost(chain)
+        remaining -= tried * START * _cost(chain)
     anchor = logs = start
     for _ in range(_RESTARTS if looks else 0):
         if _look(chain, logs):
@@ -86,7 +93,7 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None, watch:
         anchor = logs = _start(chain, 0)[0]
     used = 0
     for left in range(looks - 1, 0, -1):
-        logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1), watch)
+        logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1), watch, sharpness)
         used += spent
         remaining -= spent * _cost(chain)
         terms = chain.terms(logs)
@@ -96,7 +103,7 @@ def tighten(chain: Chain, work: float, start: torch.Tensor | None = None, watch:
         if watch.ended:
             break
     if not looks:
-        logs, used = _searched(chain, logs, remaining, watch)
+        logs, used = _searched(chain, logs, remaining, watch, sharpness)
     return _proved(chain, logs, anchor, used)
 
 
@@ -116,9 +123,9 @@ def _choose(chain: Chain, work: float) -> int:
     for segment in _segments(chain):
         segment.choose(None)
     whole = _cost(chain)
-    if work >= (_EVALUATIONS + _START + _PROOF) * whole:
+    if work >= (_EVALUATIONS + START + _PROOF) * whole:
         return 0
-    share = max(work - (_PROOF + _LOOKS * _LOOK) * whole, 0.0) / _EVALUATIONS / len(list(_segments(chain)))
+    share = max(work - (_PROOF + _LOOKS * LOOK) * whole, 0.0) / _EVALUATIONS / len(list(_segments(chain)))
     looks = 0
     for segment in _segments(chain):
         if not isinstance(segment.space, SymbolSpace):
@@ -136,7 +143,7 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
     best: tuple[float, torch.Tensor] | None = None
     tried = 0
     for how in _STARTS:
-        if best is not None and (tried + 1) * _START > evaluations / 4:
+        if best is not None and (tried + 1) * START > evaluations / 4:
             break
         tried += 1
         try:
@@ -151,25 +158,27 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
     return best[1], tried
 
 
-def _searched(chain: Chain, logs: torch.Tensor, work: float, watch: Watch) -> tuple[torch.Tensor, int]:
+def _searched(
+    chain: Chain, logs: torch.Tensor, work: float, watch: Watch, sharpness: Sequence[float]
+) -> tuple[torch.Tensor, int]:
     """A better point within an amount of work, and the evaluations that it took."""
     each = max(_cost(chain), 1.0)
     remaining, used = work / each, 0
-    stages = _SHARPNESS[: max(int(remaining) // _PER_STAGE, 1)]
-    for stage, sharpness in enumerate(stages):
+    stages = sharpness[: max(int(remaining) // _PER_STAGE, 1)]
+    for stage, sharp in enumerate(stages):
         share = int(remaining) // (2 if stage + 1 < len(stages) else 1)
         if not chain.unknowns or share < 2 or watch.ended:
             continue
 
-        def objective(x: torch.Tensor, sharpness: float = sharpness) -> tuple[float, torch.Tensor] | None:
+        def objective(x: torch.Tensor, sharp: float = sharp) -> tuple[float, torch.Tensor] | None:
             try:
-                value, slope = chain.value(x, sharpness)
+                value, slope = chain.value(x, sharp)
             except _FAILURES:
                 value, slope = math.inf, x
             watch.evaluated(each, value / 2)
             return None if math.isinf(value) else (value, slope)
 
-        logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharpness, lambda: watch.ended)
+        logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharp, lambda: watch.ended)
         used += spent
         remaining -= spent
     return logs, used
