@@ -33,9 +33,10 @@ X = data(2, 3, 4)
 SQUARE = data(2, 3, 3)
 AXES = range(-3, 3)
 F64 = torch.float64
-# What these families hold is movement, but for the larger or smaller of several tensors and their order, which depend on the data.
+# What these families hold is movement, but for the larger or smaller of several tensors, their order and functions on sectors of a plane,
+# which depend on the data.
 FAMILIES = {"views", "permutations", "selection", "repetition", "concatenation", "choices"}
-NO_MOVEMENT = {"extremum", "ordered_pairs"}
+NO_MOVEMENT = {"extremum", "ordered_pairs", "sector_pairs"}
 
 
 def subsets(rank: int) -> list[tuple[int, ...]]:

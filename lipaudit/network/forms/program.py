@@ -125,6 +125,8 @@ def _axis(node: Node, tensor: Tensor) -> int:
 def _shape(outputs: tuple[TensorInfo, ...]) -> tuple[int, ...]:
     if any(o.dtype.is_complex for o in outputs):
         raise NoProgramError("complex numbers have no forms")
+    if any(0 in o.shape for o in outputs):
+        raise NoProgramError("a tensor has no entries")
     if len(outputs) == 1:
         return outputs[0].shape
     return (sum(math.prod(o.shape) for o in outputs if o.dtype.is_floating_point),)

@@ -36,7 +36,7 @@ from lipaudit.network.domain import Domain
 from lipaudit.network.forms.program import is_linear
 from lipaudit.network.local.pieces import in_pieces
 from lipaudit.network.local.steps import Affine, Moving, Tensor
-from lipaudit.network.local.sums import SLACK, Bounds, Sums, reach
+from lipaudit.network.local.sums import SLACK, Bounds, Sums, as_rows, reach
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Status
 from lipaudit.rules.entry_slopes import entry_slopes, is_entrywise
@@ -91,6 +91,8 @@ class Linearisation:
         if not domain.radii:
             raise NotLinearisableError("the domain has no centre")
         self._reach = reach(domain)
+        if any(0 in output.shape for node in self._graph for output in node.outputs):
+            raise NotLinearisableError("a tensor has no entries")
         shapes = {node.name: node.outputs[0].shape for node in self._graph}
         passes = sum(math.prod(shapes[name]) for name in self._graph.outputs)
         self.work -= passes * sum(map(_operations, self._graph))
@@ -269,7 +271,7 @@ class Linearisation:
         )
         own, tails = pulled[: len(self._leaves)], pulled[len(self._leaves) :]
         jacobian = [
-            torch.zeros(len(rows), leaf.numel(), dtype=torch.float64) if part is None else part.flatten(1)
+            torch.zeros(len(rows), leaf.numel(), dtype=torch.float64) if part is None else as_rows(part)
             for part, leaf in zip(own, self._leaves, strict=True)
         ]
         return torch.cat(jacobian, 1), [

@@ -21,6 +21,7 @@ from lipaudit.network.forms.program import NoProgramError
 from lipaudit.network.forms.steps import Bounded, Linear, Program, Slopes, Step, Tensor
 from lipaudit.network.local.linearise import Linearisation
 from lipaudit.network.local.steps import Affine, Moving
+from lipaudit.network.local.sums import as_rows
 from lipaudit.rules.entry_slopes import EntrySlopes
 from lipaudit.rules.movement import Choices, Move
 from lipaudit.spectral.rounding import UNIT_ROUNDOFF
@@ -136,6 +137,8 @@ class _Builder:
             size = sizes.get(source, torch.zeros((), dtype=torch.float64))
             maps.append(self._moved(step, f"{name}.moved{number}", move, self._tensor(source), size))
         shape = tuple(step.value.shape)
+        if not maps:  # its constants are 0
+            maps.append((self._tensor(step.node.refs[0].name), lambda v: (0.0 * v.sum()).expand(shape)))
         functions = [function for _, function in maps]
         self._linear(name, shape, [source for source, _ in maps], _sum(functions, shape))
 
@@ -204,7 +207,7 @@ class _Builder:
                 raise NoProgramError(f"the derivative of {step.node.name} ({step.node.op}) is too large")
             unit = torch.eye(value.numel(), dtype=torch.float64).reshape(-1, *value.shape)
             rows = torch.autograd.grad(value, list(leaves.values()), unit, is_grads_batched=True)
-        matrices = {name: row.flatten(1) for name, row in zip(names, rows, strict=True)}
+        matrices = {name: as_rows(row) for name, row in zip(names, rows, strict=True)}
         return [(name, _product(m), torch.linalg.vector_norm(m, dim=1)) for name, m in matrices.items()]
 
 

@@ -113,11 +113,11 @@ def _gains(move: Move, operand: Tensor) -> torch.Tensor:
 def _rows(move: Move, operand: Tensor, tail: torch.Tensor) -> torch.Tensor:
     """Row by row a bound of ||S diag(scale) E J_u(x)||."""
     scaled = tail * move.scale
-    whole: torch.Tensor = torch.linalg.vector_norm(scaled.flatten(1), dim=1) * operand.norm
+    whole: torch.Tensor = torch.linalg.vector_norm(as_rows(scaled), dim=1) * operand.norm
     if move.axes is None:
         return whole
     blocks = slice_norms(scaled, [axis + 1 for axis in move.axes]) * _gains(move, operand)
-    return blocks.flatten(1).sum(1).minimum(whole)
+    return as_rows(blocks).sum(1).minimum(whole)
 
 
 def _remainder(term: Moving, tail: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,15 +127,15 @@ def _remainder(term: Moving, tail: torch.Tensor) -> tuple[torch.Tensor, torch.Te
         if not bool((least != 0).any()) and not bool((most != 0).any()):
             nothing = torch.zeros(len(tail), dtype=torch.float64)
             return nothing, nothing
-        up, down = tail.clamp_min(0.0).flatten(1), tail.clamp_max(0.0).flatten(1)
+        up, down = as_rows(tail.clamp_min(0.0)), as_rows(tail.clamp_max(0.0))
         return up @ least.flatten() + down @ most.flatten(), up @ most.flatten() + down @ least.flatten()
     total = torch.zeros(len(tail), dtype=torch.float64)
     for move, operand, _ in term.moves:
         scaled = tail * move.scale
-        whole = torch.linalg.vector_norm(scaled.flatten(1), dim=1) * operand.radius
+        whole = torch.linalg.vector_norm(as_rows(scaled), dim=1) * operand.radius
         if move.axes is not None:
             blocks = slice_norms(scaled, [axis + 1 for axis in move.axes]) * operand.neighbourhood.over(move.axes)
-            whole = blocks.flatten(1).sum(1).minimum(whole)
+            whole = as_rows(blocks).sum(1).minimum(whole)
         total = total + whole
     return either_way(total)
 
@@ -151,7 +151,12 @@ def _spectral(move: Move, operand: Tensor, tail: torch.Tensor) -> float:
         norm = min(norm, float(torch.linalg.vector_norm(gains[active])))
         columns = torch.linalg.vector_norm(scaled, dim=(0, *(axis + 1 for axis in move.axes)), keepdim=True)[0]
         apart = float((columns * gains).sum())
-    return min(matrix_norm(scaled.flatten(1), _SIDE) * norm, apart)
+    return min(matrix_norm(as_rows(scaled), _SIDE) * norm, apart)
+
+
+def as_rows(batch: torch.Tensor) -> torch.Tensor:
+    """A batch of tensors as rows of a matrix, those without axes as rows of one entry."""
+    return batch.unsqueeze(1).flatten(1)
 
 
 def matrix_norm(matrix: torch.Tensor, side: int) -> float:

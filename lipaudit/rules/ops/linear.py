@@ -81,6 +81,8 @@ def dense(node: Node, settings: Settings) -> Effect:
     if node.payload is not None:
         payload: Dense = node.payload
         return Effect.stretch(exact_norm(matrix_norm([payload.weight], settings), payload))
+    if any(isinstance(node.get(key), complex) for key in ("alpha", "beta")):
+        return Effect.unsupported("a sum weighted by a complex number; multiply by it first")
     operands = {key: node[key] for key in FACTORS[node.op]}
     varying = {key: v for key, v in operands.items() if isinstance(v, Ref)}
     constants = [v for v in operands.values() if isinstance(v, Constant)]

@@ -107,6 +107,33 @@ def test_a_linear_mixing_is_exact() -> None:
         assert largest_jacobian(module, [torch.zeros(1, 4, 4, dtype=torch.float64)]) <= bound * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("radius", [None, 0.5])
+@pytest.mark.parametrize("turn", [1.0, 1j, 0.6 + 0.8j])
+def test_products_with_complex_matrices_have_the_norm_of_the_matrix(turn: complex, radius: float | None) -> None:
+    """|X W|_F <= sigma_1(W) |X|_F for complex matrices as for real ones."""
+    mixed = turn * weight(4, 4) + 0.5j * (turn - 1) * weight(4, 4).flip(0)
+    layers = {
+        "product": lambda m, x: torch.fft.fft(x, norm="ortho") @ m.s,
+        "from the left": lambda m, x: (m.s @ torch.fft.fft(x, norm="ortho").mT).mT,
+        "rows": lambda m, x: nn.functional.linear(torch.fft.fft(x, norm="ortho"), m.s),
+        "conjugate": lambda m, x: torch.fft.fft(x, norm="ortho") @ m.s.conj(),
+        "adjoint": lambda m, x: torch.fft.fft(x, norm="ortho") @ m.s.mH,
+        "weighted sum": lambda m, x: torch.addmm(torch.fft.fft(x)[0], torch.fft.fft(x)[0], m.s, beta=0.5, alpha=2),
+        "real part": lambda m, x: (torch.fft.fft(x) @ m.s).real,
+        "real input": lambda m, x: x.to(torch.complex128) @ m.s,
+    }
+    centre = torch.ones(1, 4, 4, dtype=torch.float64)
+    ball = {} if radius is None else {"domain": "ball", "around": centre, "radius": radius}
+    norm = float(torch.linalg.matrix_norm(mixed, 2))
+    for name, function in layers.items():
+        module = Function(function, s=mixed)
+        network = lipaudit.audit(module, input_shape={"x": (1, 4, 4)}, **ball).network
+        found = largest_jacobian(module, [centre])
+        assert found <= network.upper_bound * (1 + 1e-9), name
+        if name in ("product", "from the left", "rows", "conjugate", "adjoint", "real input"):
+            assert network.upper_bound == pytest.approx(norm, rel=2e-3), name
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -121,7 +148,8 @@ def test_a_linear_mixing_is_exact() -> None:
         lambda m, x: (torch.fft.fft(x) / torch.fft.fft(x).square().mean(-1, keepdim=True).add(1).sqrt()).imag,
         lambda m, x: torch.fft.fft(x).angle(),
         lambda m, x: torch.fft.fft(x).sgn().real,
-        lambda m, x: (torch.fft.fft(x) @ m.s.to(torch.complex128)).real,
+        lambda m, x: torch.addmm(torch.fft.fft(x)[0], torch.fft.fft(x)[0], m.s.to(torch.complex128), alpha=2j).real,
+        lambda m, x: torch.addmm(torch.fft.fft(x)[0], torch.fft.fft(x)[0], m.s.to(torch.complex128), beta=2j).real,
         lambda m, x: torch.fft.fft(x).prod(-1).real,
         lambda m, x: torch.fft.fft(x).cumsum(-1).imag,
         lambda m, x: torch.einsum("bij,jk->bik", torch.fft.fft(x), m.s.to(torch.complex128)).real,
