@@ -33,7 +33,7 @@ RECIPES: tuple[str, ...] = (
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w./-]+/[\w.-]+)(, at the end)?\n")
 _CHANGE = re.compile(r"\+\+\+ ([\w./-]+)\n")
-_PARTS = ("lipaudit", "tests", "sample_models", "docs", "pyproject.toml", "README.md")
+_PARTS = ("lipaudit", "tests", "sample_models", "docs", "conftest.py", "pyproject.toml", "README.md")
 _MARK = "--- end of a block ---"
 
 
