@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -59,14 +59,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: shard(item.path) != _PROCESSES)
 
 
-@pytest.fixture(autouse=True)
-def _without_search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Audits that say nothing of the effort search for no tighter bound, but in the tests that are about it or about what users see.
 
-    What a test starts as a process of its own has the default that users have.
+    This holds for fixtures of every scope. What a test starts as a process of its own has the default that users have.
     """
-    if _SEARCHING.isdisjoint(request.path.relative_to(request.config.rootpath).parts):
-        monkeypatch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+    with pytest.MonkeyPatch.context() as patch:
+        if _SEARCHING.isdisjoint(item.path.relative_to(item.config.rootpath).parts):
+            patch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+        return (yield)
 
 
 @pytest.fixture

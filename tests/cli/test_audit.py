@@ -100,6 +100,7 @@ def test_a_model_alone_is_audited_and_shown_as_a_table(stage: Stage, capsys: pyt
                 "domain": "global",
                 "around": None,
                 "radius": None,
+                "norm_domain": "l2",
                 "mean": None,
                 "std": None,
                 "method": "gram",

@@ -38,8 +38,10 @@ class Fleet:
 def task_of(
     spec: str, own: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **changes: Any
 ) -> Task:
-    """The task of a model with options of its own in a fleet with ``settings``."""
-    return Task(AuditOptions(**(settings or {})).request(spec, **(own or {})), own or {}, **changes)
+    """The task of a model with options of its own in a fleet with ``settings``; without them it searches for no tighter bound."""
+    return Task(
+        AuditOptions(**{"effort": "none", **(settings or {})}).request(spec, **(own or {})), own or {}, **changes
+    )
 
 
 def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
@@ -59,6 +61,6 @@ def kept(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def lipaudit(*args: str) -> subprocess.Popen[str]:
-    """The command, running."""
-    command = [sys.executable, "-m", "lipaudit", *args]
+    """The command, running, without a search for a tighter bound."""
+    command = [sys.executable, "-m", "lipaudit", *args, "--effort", "none"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -42,7 +42,7 @@ def test_a_fleet_has_one_summary_one_record_and_the_worst_exit_code(
     broken = fleet.folder / "broken.onnx"
     broken.write_bytes(b"no model")
     models = fleet.list(f"{SE} --domain pixels --mean 0 --std 1\n{TINY}{broken}\ntests.fleet.networks:killed\n{TINY}")
-    args = [RESNET, "--models-from", str(models), "--jobs", "2", "-o", str(fleet.record)]
+    args = [RESNET, "--models-from", str(models), "--jobs", "2", "-o", str(fleet.record), "--effort", "none"]
     assert main([*args, "--max-log10-bound", "5"]) == 3
     out, err = capfd.readouterr()
     rows = out.splitlines()

@@ -59,6 +59,7 @@ def test_control_c_ends_the_workers_and_keeps_what_is_finished(fleet: Fleet) -> 
     models = fleet.list("".join(f"tests.fleet.networks:{name} --input 1x6x6\n" for name in names))
     terminal, theirs = pty.openpty()
     command = [sys.executable, "-m", "lipaudit", "--models-from", str(models), "--jobs", "2", "-o", str(fleet.record)]
+    command += ["--effort", "none"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, start_new_session=True)
     os.close(theirs)
     fleet.wait_for(2)
