@@ -170,6 +170,8 @@ def _domains(report: AuditReport) -> list[NetworkRecord | DomainRecord]:
 def _figures(report: AuditReport) -> Iterator[tuple[str, Figure]]:
     """Every upper bound of a report, by its place in words."""
     yield from _of_domain("the network", report.network)
+    if report.network.output_diameter is not None:
+        yield "the size of the output", Figure.of(report.network.output_diameter, "numerical")
     for other in report.network.other_domains:
         yield from _of_domain(f"the network over the domain {other.domain!r}", other)
     for i, output in enumerate(report.network.outputs):
@@ -191,7 +193,10 @@ def _of_domain(place: str, record: NetworkRecord | DomainRecord) -> Iterator[tup
             yield f"the bound {bound.name!r}{where}", bound.figure
             for segment in bound.segments:
                 factor = Figure(segment.log10_factor, bound.figure.rigor)
-                yield f"the segment from {names_text(segment.inputs)} to {segment.output}{where}", factor
+                name = f"the segment from {names_text(segment.inputs)} to {segment.output}{where}"
+                yield name, factor
+                if segment.log10_product is not None:
+                    yield f"the product of {name}", Figure(segment.log10_product, bound.figure.rigor)
 
 
 def _problem(place: str, stated: Figure, computed: Figure | None) -> str:

@@ -20,6 +20,8 @@ from lipaudit.cli.options import (
 )
 from lipaudit.cli.saved import only_report, read_saved
 from lipaudit.cli.terminal import Waiting, emit, import_frameworks, say, shielded
+from lipaudit.errors.commands import LocatedError
+from lipaudit.records.contradictions import ContradictionError
 
 _OPTIONS = with_options(
     fix_option,
@@ -41,10 +43,17 @@ def verify(ctx: click.Context, /, report: Path, model: str, certificate: str | N
     """Compute every upper bound of REPORT again from MODEL, and end with 1 where one does not hold.
 
     REPORT is a file that `lipaudit MODEL --format json -o FILE` wrote, CERTIFICATE the file of its --certificate, which only a bound below
-    the product of layer norms needs. The model is loaded and its layers are bounded anew; no search is made.
+    the product of layer norms needs. The model is loaded and its layers are bounded anew; no search is made. What was altered is refused
+    with the exit code 1, a report whose figures contradict each other among it; 2 says that a file cannot be read.
     """
     debug: bool = ctx.find_root().obj.debug
-    saved = only_report(read_saved(str(report), quiet), None, str(report))
+    try:
+        saved = only_report(read_saved(str(report), quiet), None, str(report))
+    except LocatedError as error:
+        if not isinstance(error.error, ContradictionError):
+            raise
+        say(f"lipaudit: refused: the report contradicts itself: {error.error.problem}.")
+        return 1
     waiting = Waiting("loading torch", quiet)
     with shielded(debug, quiet):
         import_frameworks()
@@ -53,7 +62,7 @@ def verify(ctx: click.Context, /, report: Path, model: str, certificate: str | N
 
         found = verify_report(saved, model, certificate, **values)
     for problem in found.problems:
-        say(f"lipaudit: not verified: {problem}")
+        say(f"lipaudit: refused: {problem}")
     if found.verified and not quiet:
         bound = saved.network.log10_upper_bound
         network = "" if bound is None else f", the network's bound of 10^{bound!r} among them"

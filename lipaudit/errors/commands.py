@@ -17,6 +17,7 @@ class LocatedError(UsageError):
 
     def __init__(self, place: object, error: Exception) -> None:
         super().__init__(f"{place}: {error}")
+        self.error = error
 
 
 class OneModelError(UsageError):

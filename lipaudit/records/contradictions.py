@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from lipaudit.errors import UsageError
 from lipaudit.records.figure import BOUNDS, ESTIMATE, log10_of_plain
 
 STATUSES = ("finite", "unbounded", "unsupported")
@@ -30,6 +31,14 @@ _ROUNDING = 1e-9
 _SMALLEST, _LOG10_SMALLEST = 1e-300, -300.0  # below it a plain figure is rounded outward by more than that
 
 Entry = dict[str, Any]
+
+
+class ContradictionError(UsageError):
+    """A document says two things that cannot both hold: it was altered, or written by a defect."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"the {what} contradicts itself: {problem}; write it again with this version of lipaudit")
+        self.problem = problem
 
 
 class Part(NamedTuple):
@@ -222,7 +231,9 @@ def _of_bounds(place: str, owner: Any) -> str:
     if figure is None and least is None:  # an estimate, or a report without figures
         return ""
     if figure is None or least is None or not _close(figure, least):
-        return f"{place} has another upper bound than the least of {place}.bounds"
+        said = "none" if figure is None else f"10^{figure!r}"
+        known = "none" if least is None else f"10^{least!r}"
+        return f"{place} has another upper bound than the least of {place}.bounds: {said}, and {known} there"
     return ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from lipaudit.errors import UsageError
 from lipaudit.records.codec import decode, encode
-from lipaudit.records.contradictions import Part, part_contradiction
+from lipaudit.records.contradictions import ContradictionError, Part, part_contradiction
 from lipaudit.records.document import check_kind, parse
 from lipaudit.records.rendering import render
 from lipaudit.records.report import DomainRecord, LayerRecord, ModelRecord, NetworkRecord, SettingsRecord
@@ -168,4 +168,4 @@ def _check_figures(document: dict[str, Any]) -> None:
         parts += [Part("layer", f"diff.layers[{i}].{side}", row) for side, row in rows if row is not None]
     for problem in map(part_contradiction, parts):
         if problem:
-            raise UsageError(f"the diff contradicts itself: {problem}; write it again with this version of lipaudit")
+            raise ContradictionError("diff", problem)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from lipaudit.errors import UsageError
 from lipaudit.files import write_whole
 from lipaudit.records.codec import FigureKeys, decode, encode
-from lipaudit.records.contradictions import contradiction
+from lipaudit.records.contradictions import ContradictionError, contradiction
 from lipaudit.records.document import check_version, is_ours, parse
 from lipaudit.records.figure import EMPIRICAL, Figure, WithFigure, WithPixelFigure, log10_of, value_of
 from lipaudit.records.rendering import render, render_for_file
@@ -420,7 +420,7 @@ class AuditReport:
         _check_identity(document)
         problem = contradiction(document)
         if problem:
-            raise UsageError(f"the report contradicts itself: {problem}; write it again with this version of lipaudit")
+            raise ContradictionError("report", problem)
         return decode(cls, {**upgrade(document), "tool_version": document["tool"].get("version")}, "report")
 
 

@@ -229,7 +229,7 @@ def test_the_command_ends_with_0_1_2_or_3(
     assert main(["verify", "report.json", RESNET, file]) == 0
     assert capsys.readouterr().out.startswith("Verified: ")
     assert main(["verify", "lowered.json", RESNET, file, "-q"]) == 1
-    assert "lipaudit: not verified: The upper bound of the network that is proved is " in capsys.readouterr().err
+    assert "lipaudit: refused: The upper bound of the network that is proved is " in capsys.readouterr().err
     assert main(["verify", "report.json", RESNET]) == 2
     assert main(["verify", "report.json", "missing.onnx", file]) in (2, 3)
 

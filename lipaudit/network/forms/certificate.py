@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from lipaudit.network.forms.cost import cost
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.filters import NotRepresentableError
 from lipaudit.network.forms.multipliers import count
@@ -97,14 +98,19 @@ def _texts(value: object) -> tuple[str, ...] | None:
 
 
 def proved_by(
-    certificate: Certificate, program: Program, propagation: Propagation
+    certificate: Certificate, program: Program, propagation: Propagation, work: float
 ) -> tuple[float, tuple[float, ...], list[Part]]:
     """log of the bound that a certificate proves of a network, every part's term, and the parts.
+
+    ``work`` is how many operations its forms may take; the search took less of them.
 
     Raises:
         CertificateError: if it does not fit the network, or proves nothing.
     """
     parts = fitted(certificate, program, propagation)
+    needed = sum(cost(part.program, part.space) for part in parts if part.space is not None)
+    if needed > work:
+        raise CertificateError(f"its forms take {needed:.2g} operations, where a search could take {work:g}")
     metrics = {name: certificate.metrics[name] for name in certificate.cuts if name in certificate.metrics}
     try:
         log_upper, terms = proved_terms(parts, certificate.multipliers, metrics)

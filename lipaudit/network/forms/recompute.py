@@ -17,7 +17,7 @@ def by_certificate(problem: Problem) -> Result:
         return NotApplicable(NAME, reason)
     try:
         program = program_of(problem.graph, problem.propagation)
-        log_upper, terms, parts = proved_by(certificate, program, problem.propagation)
+        log_upper, terms, parts = proved_by(certificate, program, problem.propagation, problem.work)
     except NoProgramError as error:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except CertificateError as error:
