@@ -23,6 +23,7 @@ _OBJECTS = (
     ("other_domains", "network.other_domains[i]", ("$defs", "domain")),
     ("images", "network.images", ("$defs", "images")),
     ("norms", "network.images.norms[i]", ("$defs", "image_norm")),
+    ("ball", "network.balls[i]", ("$defs", "ball")),
     ("layers", "layers[i]", ("$defs", "layer")),
     ("tool", "tool", ("properties", "tool")),
     ("environment", "environment", ("properties", "environment")),
@@ -54,7 +55,7 @@ _READING = """
 - **Two runs** with the same model and settings on one machine differ in `created` and `timings` only.
 - **Versions.** Objects are open: within 1.x fields are only added, and a reader ignores what it does not know. Reports of all earlier
   versions 1.x are read; the schema of every version is shipped with the package. Version 1.1 added `bounds` and the `rigor` of outputs,
-  version 1.2 `log10_ratio`, `images`, `settings.effort` and the `segments` of bounds.
+  version 1.2 `log10_ratio`, `images`, `balls`, `settings.centres`, `settings.effort` and the `segments` of bounds.
 """
 _WORDS = {"null": "null", "string": "string", "integer": "integer", "number": "number", "boolean": "true or false"}
 

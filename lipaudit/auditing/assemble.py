@@ -16,7 +16,15 @@ from lipaudit.network.bounds import least
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.contradictions import NOT_APPLICABLE
 from lipaudit.records.figure import EMPIRICAL, Figure, log10_of, value_of
-from lipaudit.records.report import BoundRecord, DomainRecord, LayerRecord, NetworkRecord, OutputRecord, SegmentRecord
+from lipaudit.records.report import (
+    BallRecord,
+    BoundRecord,
+    DomainRecord,
+    LayerRecord,
+    NetworkRecord,
+    OutputRecord,
+    SegmentRecord,
+)
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import rounded
@@ -178,6 +186,20 @@ def _log10_ratio(figure: Figure | None, lower: Figure | None) -> float | None:
     if figure is None or not figure.is_bound or lower is None or -math.inf in (figure.log10, lower.log10):
         return None
     return max(0.0, round_up(figure.log10 - lower.log10))
+
+
+def ball_records(
+    names: Sequence[str], values: Sequence[Value], norms: Sequence[float | None]
+) -> tuple[BallRecord, ...]:
+    """The bound over each of several balls beside the norm of the Jacobian at its centre, which is never above it."""
+    records = []
+    for name, value, norm in zip(names, values, norms, strict=True):
+        figure = _figure(value)
+        upper = value_of(figure) if figure is not None and figure.is_bound else None
+        measured = norm if norm is None or upper is None else min(norm, upper)
+        lower = None if measured is None else Figure.of(measured, EMPIRICAL, upwards=False)
+        records.append(BallRecord(name, value.status.value, figure, measured, _log10_ratio(figure, lower)))
+    return tuple(records)
 
 
 def domain_record(

@@ -108,7 +108,8 @@ def _domain(report: AuditReport) -> tuple[object, ...]:
     settings, domain = report.settings, report.network.domain
     in_pixels = domain == "pixels" or settings.radius_in == "pixels"
     known = report.model.preprocessing if in_pixels else None
-    return domain, settings.around, settings.radius, settings.radius_in, settings.radius_norm or "l2", known
+    ball = settings.around, settings.centres, settings.radius, settings.radius_in, settings.radius_norm or "l2"
+    return domain, *ball, known
 
 
 def _is_tightened(report: AuditReport) -> bool:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
-import torch
-
-from lipaudit.auditing.request import LARGEST, AuditOptions
+from lipaudit.auditing.balls import Ball, balls_around
+from lipaudit.auditing.request import AuditOptions
 from lipaudit.errors import UsageError
-from lipaudit.errors.inputs import (
-    CentreError,
-    SeveralInputsError,
-    UnheldInputError,
-)
+from lipaudit.errors.inputs import UnheldInputError
 from lipaudit.frontends.loaded import LoadedModel, Preprocessing
-from lipaudit.frontends.normalisation import check_channels, known_normalisation, normalise, of_equal_length
-from lipaudit.frontends.picture import fits_pictures, read_picture
-from lipaudit.frontends.tensors import read_tensor
-from lipaudit.network.domain import GLOBAL, Domain, ball, cube, pixel_box
-from lipaudit.option_names import spell
-
-_TENSOR = "give a tensor file (.npy, .pt)"
+from lipaudit.frontends.normalisation import check_channels, known_normalisation, of_equal_length
+from lipaudit.network.domain import GLOBAL, Domain, pixel_box
 
 
-def resolve_domain(request: AuditOptions, loaded: LoadedModel) -> Domain:
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """The domain of a request, and the balls where it names several centres; ``domain`` is the first of them then."""
+
+    domain: Domain
+    balls: tuple[Ball, ...] = ()
+
+
+def resolve_domain(request: AuditOptions, loaded: LoadedModel) -> Resolved:
     """The domain in the network's own input space.
 
     A ball around an image file has its radius in pixels in [0, 1]: it lies in the ball of radius r max(1/std) around the
@@ -34,11 +32,12 @@ def resolve_domain(request: AuditOptions, loaded: LoadedModel) -> Domain:
         UsageError: if the normalisation of the pixels is not known, or the centre does not fit the network's input.
     """
     if request.domain == "global":
-        return GLOBAL
+        return Resolved(GLOBAL)
     if request.domain == "pixels":
-        return pixels_of(loaded, required=True) or GLOBAL
+        return Resolved(pixels_of(loaded, required=True) or GLOBAL)
     _check_held(loaded)
-    return _ball(request, loaded)
+    balls = balls_around(request, loaded)
+    return Resolved(balls[0].domain, balls if balls[0].name else ())
 
 
 def pixels_of(loaded: LoadedModel, required: bool = False) -> Domain | None:
@@ -70,42 +69,3 @@ def override_preprocessing(
     for name, shape in loaded.input_shapes.items():
         check_channels(name, shape, given)
     return given
-
-
-def _ball(request: AuditOptions, loaded: LoadedModel) -> Domain:
-    assert request.around is not None
-    assert request.radius is not None
-    if len(loaded.input_shapes) != 1:
-        raise SeveralInputsError(spell("domain", "ball"), loaded.spec, len(loaded.input_shapes))
-    (name, shape), around, radius = *loaded.input_shapes.items(), request.around, request.radius
-    if isinstance(around, str) and request.in_pixels:
-        if not fits_pictures(shape):
-            raise CentreError(f"is an image, and the network's input has the shape {tuple(shape)}", _TENSOR)
-        pixels = read_picture(around, shape, spell("around", around))
-        known = known_normalisation(loaded)
-        check_channels(name, shape, known)
-        steepest, flattest = max(1 / abs(s) for s in known.std), min(1 / abs(s) for s in known.std)
-        middle = normalise(pixels, known)
-        if request.norm_domain == "linf":
-            lost = 2.0**-50 * float(middle.abs().max())  # by the rounding of the centre
-            halves = [radius / abs(s) * (1 + 1e-12) + lost for s in of_equal_length(known)[1]]
-            widths = torch.tensor(halves, dtype=torch.float64).reshape(1, -1, *[1] * (middle.dim() - 2))
-            return cube({name: middle}, {name: widths})
-        rounding = 2.0**-50 * math.sqrt(middle.numel()) * float(middle.abs().max())  # of the centre
-        outer, inner = radius * steepest * (1 + 1e-12) + rounding, radius * flattest * (1 - 1e-12) - rounding
-        return ball({name: middle}, outer, max(0.0, inner))
-    centre = read_tensor(around, spell("around", around)) if isinstance(around, str) else around.detach()
-    if centre.layout is not torch.strided or centre.is_meta or centre.is_quantized:
-        raise CentreError("is a sparse, quantised or empty (meta) tensor", "give a plain one")
-    centre = centre.cpu()
-    if centre.dim() == len(shape) - 1:
-        centre = centre[None]
-    if tuple(centre.shape) != tuple(shape):
-        raise CentreError(f"has the shape {tuple(centre.shape)}, and the network's input {tuple(shape)}")
-    if not centre.is_floating_point() or not bool((centre.abs() <= LARGEST).all()):
-        raise CentreError(
-            f"must have finite floating-point numbers up to {LARGEST:g} (an input of the network, after its normalisation)"
-        )
-    if request.norm_domain == "linf":
-        return cube({name: centre}, {name: torch.tensor(radius, dtype=torch.float64)})
-    return ball({name: centre}, radius)

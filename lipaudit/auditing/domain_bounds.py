@@ -13,16 +13,19 @@ from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.values import EFFORTS
 from lipaudit.errors.verification import WarmStartError
 from lipaudit.network.bound import NetworkBound, Problem, Result
-from lipaudit.network.bounds import network_bounds
+from lipaudit.network.bounds import least, network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
 from lipaudit.network.forms.certificate import Certificate, CertificateError
 from lipaudit.network.forms.watch import Watch
 from lipaudit.network.magnitudes import Extents
-from lipaudit.network.propagate import Propagation, propagate
+from lipaudit.network.propagate import Propagation, Value, propagate
 from lipaudit.network.shortcuts import find_shortcuts
 from lipaudit.rules.effect import Status
 from lipaudit.rules.norm import Norm
+from lipaudit.spectral.precompute import Progress
+
+_STATUSES = (Status.FINITE, Status.UNBOUNDED, Status.UNSUPPORTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +39,15 @@ class DomainBounds:
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The bounds over the domain of the request and over the ``others``; ``diameter`` bounds the size of the output."""
+    """The bounds over the domain of the request and over the ``others``; ``diameter`` bounds the size of the output.
+
+    Of several balls ``domain`` is the one with the largest bound, the first of equal ones, and ``balls`` has the bound of each.
+    """
 
     domain: DomainBounds
     others: tuple[DomainBounds, ...]
     diameter: float | None
+    balls: tuple[Value, ...] = ()
 
 
 def propagate_bounds(
@@ -51,11 +58,12 @@ def propagate_bounds(
     certificate: Certificate | None = None,
     watch: Watch | None = None,
     warm_start: Certificate | None = None,
+    progress: Progress | None = None,
 ) -> Bounds:
     """Propagate the constants of all operations to the outputs, on every domain that the report shows.
 
     With a ``certificate`` nothing is searched: a bound by forms is what that proves. ``watch`` follows searches, and
-    may end them; a search over all inputs starts at the numbers of ``warm_start``.
+    may end them; a search over all inputs starts at the numbers of ``warm_start``. ``progress`` is called before each of several balls.
 
     Raises :class:`~lipaudit.errors.UsageError` where that is the certificate of another architecture.
     """
@@ -84,9 +92,26 @@ def propagate_bounds(
         of_domain = problem(domain, everywhere.propagation)
         return DomainBounds(domain, of_domain.propagation, network_bounds(of_domain, whole.bounds))
 
+    if loaded.balls:
+        balls, worst, widest = list[Value](), None, None
+        for number, each in enumerate(loaded.balls):
+            if progress is not None:
+                progress(number, len(loaded.balls), each.name)
+            found = bounds(each.domain)
+            value = least(found.bounds, network.simple.outputs).network
+            balls.append(value)
+            if widest is None or _extent(value) > _extent(widest):
+                worst, widest = found, value
+        assert worst is not None
+        return Bounds(worst, (whole,), diameter, tuple(balls))
     if loaded.domain is not GLOBAL:
         return Bounds(bounds(loaded.domain), (whole,), diameter)
     return Bounds(whole, tuple(map(bounds, _other_domains(loaded, everywhere.propagation))), diameter)
+
+
+def _extent(value: Value) -> tuple[int, float]:
+    """What orders bounds by their size: nothing claimed is more than no bound, and that more than any bound."""
+    return _STATUSES.index(value.status), value.log_upper if value.status is Status.FINITE else 0.0
 
 
 def _in_norm(norm: Norm, network: Captured, constants: LayerConstants) -> Bounds:

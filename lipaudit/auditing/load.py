@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lipaudit.auditing.balls import Ball
 from lipaudit.auditing.domain import override_preprocessing, resolve_domain
 from lipaudit.auditing.placement import check_device
 from lipaudit.auditing.request import AuditRequest, CompareRequest
@@ -23,10 +24,14 @@ from lipaudit.network.pair_file import check_folder
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model with the normalisation in force, the domain over which its bound is asked for, and the user's images."""
+    """A model with the normalisation in force, the domain over which its bound is asked for, and the user's images.
+
+    ``balls`` has the balls around several centres, the domain being the first of them; it is empty for any other domain.
+    """
 
     model: LoadedModel
     domain: Domain
+    balls: tuple[Ball, ...] = ()
     images: Images | None = None
 
 
@@ -41,7 +46,8 @@ def load_request(request: AuditRequest) -> Loaded:
         check_writable(Path(request.certificate))
     model = open_model(request)
     model = replace(model, preprocessing=override_preprocessing(model, request.mean, request.std))
-    return Loaded(model, resolve_domain(request, model), _images(request, model))
+    resolved = resolve_domain(request, model)
+    return Loaded(model, resolved.domain, resolved.balls, _images(request, model))
 
 
 def _images(request: AuditRequest, model: LoadedModel) -> Images | None:

@@ -30,30 +30,56 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The two inputs between which the network was found to stretch most, and two near every image; None and empty where none are."""
+    """The two inputs between which the network was found to stretch most, and two near every image; None and empty where none are.
+
+    ``at_centres`` has the norm of the Jacobian at the centre of each of several balls.
+    """
 
     pair: Pair | None = None
     near_images: tuple[Pair, ...] = ()
+    at_centres: tuple[float, ...] = ()
 
 
 def search_lower_bound(
     request: AuditRequest, network: Captured, loaded: Loaded, progress: Progress | None = None
 ) -> Measured:
     """Inputs of the domain that the network stretches much, starting from images where there are some; nothing where none are asked for."""
-    if not request.searches:
+    if not request.searches and not loaded.balls:
         return Measured()
+    pair: Pair | None = None
+    near: tuple[Pair, ...] = ()
     try:
-        near = _near_images(request, network, loaded, progress)
-        pair = measured_lower_bound(
-            network.graph, network.inputs, request.seed, loaded.domain, near, Norm(request.norm)
-        )
+        if request.searches:
+            near = _near_images(request, network, loaded, progress)
+            pair = measured_lower_bound(
+                network.graph, network.inputs, request.seed, loaded.domain, near, Norm(request.norm)
+            )
+        at_centres = _at_centres(request, network, loaded, progress)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
-        option = spell("lower_bound" if loaded.images is None else "images")
-        raise CaptureError(f"the network's gradient cannot be computed ({reason}): leave out {option}") from error
+        advice = f"leave out {spell('lower_bound' if loaded.images is None else 'images')}"
+        if not request.searches:
+            advice = f"give {spell('around')} one centre"
+        raise CaptureError(f"the network's gradient cannot be computed ({reason}): {advice}") from error
     if pair is not None and request.save_pair is not None:
         write_pair(pair, Path(request.save_pair))
-    return Measured(pair, near)
+    return Measured(pair, near, at_centres)
+
+
+def _at_centres(
+    request: AuditRequest, network: Captured, loaded: Loaded, progress: Progress | None
+) -> tuple[float, ...]:
+    """The norms at the centres of several balls, each measured within its ball; none where figures or the graph are missing."""
+    if request.structure or not can_interpret(network.graph):
+        return ()
+    norms = []
+    for number, ball in enumerate(loaded.balls):
+        if progress is not None:
+            progress(number, len(loaded.balls), ball.name)
+        (centre,) = ball.domain.centres.values()
+        (pair,) = jacobian_norms(network.graph, network.inputs, [(ball.name, centre)], ball.domain, request.seed)
+        norms.append(pair.quotient)
+    return tuple(norms)
 
 
 def _near_images(

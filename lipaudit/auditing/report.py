@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from lipaudit.auditing.assemble import domain_record, layer_records, network_record, node_places
+from lipaudit.auditing.assemble import ball_records, domain_record, layer_records, network_record, node_places
 from lipaudit.auditing.capture import Captured
 from lipaudit.auditing.constants import LayerConstants
 from lipaudit.auditing.domain_bounds import Bounds, DomainBounds
@@ -18,7 +18,7 @@ from lipaudit.auditing.provenance import environment, model_record, timestamp
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.structure import layers_without_figures, network_without_figures
 from lipaudit.network.stretch import Pair
-from lipaudit.records.report import AuditReport, LayerRecord, NetworkRecord, SettingsRecord
+from lipaudit.records.report import AuditReport, BallRecord, LayerRecord, NetworkRecord, SettingsRecord
 from lipaudit.rules.norm import Norm
 from lipaudit.spectral.published.registry import find_method
 from lipaudit.text.local_paths import without_folders
@@ -41,6 +41,7 @@ def make_report(
     rows = _rows(loaded, network, bounds.domain)
     pair = measured.pair
     figures = _network(request, loaded, network, rows, bounds, pair)
+    figures = replace(figures, balls=_balls(loaded, bounds, measured))
     figures = replace(figures, images=images_record(request, loaded.images, measured.near_images, figures.lower_bound))
     if pair is not None:
         check_not_above(pair.quotient, figures.upper_bound)
@@ -54,6 +55,16 @@ def make_report(
         environment=environment(),
         notes=audit_notes(request, loaded.model, network.graph, constants, pair, figures),
     )
+
+
+def _balls(loaded: Loaded, bounds: Bounds, measured: Measured) -> tuple[BallRecord, ...]:
+    """The bound over each of several balls."""
+    norms: tuple[float | None, ...] = measured.at_centres or (None,) * len(loaded.balls)
+    records = ball_records([ball.name for ball in loaded.balls], bounds.balls, norms)
+    for norm, record in zip(norms, records, strict=True):
+        if norm is not None:
+            check_not_above(norm, record.upper_bound)
+    return records
 
 
 def _rows(loaded: Loaded, network: Captured, bounds: DomainBounds) -> tuple[LayerRecord, ...]:
@@ -112,6 +123,7 @@ def _settings(request: AuditRequest, loaded: Loaded, place: torch.device) -> Set
         domain=loaded.domain.name,
         around=around if around is None or request.absolute_paths else without_folders(around),
         radius=request.radius,
+        centres=len(loaded.balls) or None,
         radius_norm=None if request.radius is None else request.norm_domain,
         radius_in=None if request.radius is None else "pixels" if request.in_pixels else "input",
     )

@@ -52,8 +52,11 @@ def run_audit(
             clock.lap("capture")
             constants = find_constants(request, network.simple, place, progress)
             clock.lap("norms")
-            bounds = propagate_bounds(request, loaded, network, constants, certificate, watch, start and start[0])
+            bounds = propagate_bounds(
+                request, loaded, network, constants, certificate, watch, start and start[0], progress
+            )
             clock.lap("propagation")
+            loaded = replace(loaded, domain=bounds.domain.domain)
             measured = search_lower_bound(request, network, loaded, progress)
             if request.searches:
                 clock.lap("lower bound")

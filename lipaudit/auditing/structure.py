@@ -43,7 +43,8 @@ def network_without_figures(network: NetworkRecord) -> NetworkRecord:
     """The network with its statuses alone, over every domain."""
     outputs = tuple(replace(output, figure=None) for output in network.outputs)
     others = tuple(map(_without_figures, network.other_domains))
-    return replace(_without_figures(network), lower=None, outputs=outputs, other_domains=others)
+    balls = tuple(replace(ball, figure=None, jacobian_norm=None, log10_ratio=None) for ball in network.balls)
+    return replace(_without_figures(network), lower=None, outputs=outputs, other_domains=others, balls=balls)
 
 
 def _without_figures(record: T) -> T:

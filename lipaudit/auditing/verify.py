@@ -177,6 +177,9 @@ def _figures(report: AuditReport) -> Iterator[tuple[str, Figure]]:
     for i, output in enumerate(report.network.outputs):
         if output.figure is not None:
             yield f"the output {i} ({output.name})", output.figure
+    for ball in report.network.balls:
+        if ball.figure is not None:
+            yield f"the ball around {ball.centre!r}", ball.figure
     for row in report.layers:
         if row.figure is not None:
             yield f"the row {row.name!r}", row.figure

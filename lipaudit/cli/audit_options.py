@@ -66,7 +66,7 @@ audit_options = with_options(
         "--around",
         metavar="IMAGE",
         help="Centre of the ball: a PNG or JPEG file, resized to the network's input; or a tensor (.npy, .pt) that the "
-        "network reads as it is.",
+        "network reads as it is. A folder of images or a batch of inputs: a ball around each, and the largest of their bounds.",
     ),
     click.option(
         "--radius",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lipaudit.escaping import escape_markdown
+from lipaudit.formats.balls import ball_grid
 from lipaudit.formats.columns import cell, default_columns, rows_grid
 from lipaudit.formats.options import Audits, Options
 from lipaudit.records.failure import Failure
@@ -18,7 +19,9 @@ def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int
 
     By default the layers have a column of remarks where a layer has one.
     """
-    return f"{render_summary(report)}\n\n{render_layers(report, columns, depth)}"
+    balls = report.network.balls
+    table = f"{ball_grid(balls).markdown()}\n\n" if balls else ""
+    return f"{render_summary(report)}\n\n{table}{render_layers(report, columns, depth)}"
 
 
 def render_audits(audits: Audits, options: Options) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from lipaudit.escaping import printable
 from lipaudit.formats import paint
+from lipaudit.formats.balls import ball_grid
 from lipaudit.formats.columns import COLUMNS, FIRST_COLUMNS, default_columns, filled, rows_grid
 from lipaudit.formats.grid import GAP, Column, Grid, Paint
 from lipaudit.formats.layout import Layout
@@ -22,6 +23,7 @@ from lipaudit.records.groups import Group, Row, group_by_path, group_repeated, i
 from lipaudit.records.report import AuditReport
 from lipaudit.records.stretching import stretching
 from lipaudit.text.answer import answer, meaning, one_line, short_title
+from lipaudit.text.balls import largest_first
 from lipaudit.text.figures import factor_text, group_factor_text
 from lipaudit.text.lines import LABEL, labelled, wrapped
 from lipaudit.text.next_steps import NextStep, next_steps
@@ -75,7 +77,23 @@ def _above(report: AuditReport, layout: Layout) -> list[str]:
         text = textwrap.wrap(entry.text, layout.width - margin, break_on_hyphens=False)
         text[0] = paint.bold(text[0], layout.colour and number == 0)
         lines += [label.ljust(margin) + text[0], *(" " * margin + line for line in text[1:])]
-    return [*lines, "", *wrapped(meaning(report), layout.width)]
+    lines += ["", *wrapped(meaning(report), layout.width)]
+    return [*lines, *_balls(report, layout)]
+
+
+def _balls(report: AuditReport, layout: Layout) -> list[str]:
+    """The bounds over several balls, the largest first; the first few of them, or all in their order where every row is asked for."""
+    balls = report.network.balls
+    if not balls:
+        return []
+    whole = layout.every_row or layout.height is None
+    shown = balls if whole else largest_first(balls)[: layout.top or _FEWEST_ROWS]
+    heading = (
+        []
+        if len(shown) == len(balls)
+        else [f"{len(shown)} of {len(balls)} balls, the largest bound first (--all: every ball)"]
+    )
+    return ["", *heading, *ball_grid(shown).terminal(layout.width).splitlines()]
 
 
 def _below(report: AuditReport, layout: Layout) -> list[str]:

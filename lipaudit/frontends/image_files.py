@@ -20,11 +20,16 @@ def class_folders(folder: Path) -> dict[str, list[Path]]:
     return {name: files for name, files in inner.items() if files}
 
 
+def pictures_below(folder: Path) -> list[Path]:
+    """The image files of a folder and of the folders in it."""
+    return [*pictures(folder), *(file for files in class_folders(folder).values() for file in files)]
+
+
 def files_of(text: str) -> list[str]:
     """The files that stand behind a user's images: the file itself, or those of the folder that are read."""
     folder = Path(text).expanduser()
     if not folder.is_dir():
         return [text]
-    files = [*pictures(folder), *(file for inner in class_folders(folder).values() for file in inner)]
+    files = pictures_below(folder)
     labels = folder / LABELS_FILE
     return [str(file) for file in (*files, *([labels] if labels.is_file() else []))]

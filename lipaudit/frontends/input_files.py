@@ -19,11 +19,11 @@ def named_files(
     fix: Mapping[str, object] | None = None,
     images: str | None = None,
 ) -> list[str]:
-    """The files that options name: the model, its weights, the centre of the ball, the values of held inputs, images."""
+    """The files that options name: the model, its weights, the centres of balls, the values of held inputs, images."""
     parsed = parse_spec(spec)
     names = [parsed.name] if parsed.kind is Kind.FILE else []
-    names += [text for text in (weights, around) if text]
-    names += files_of(images) if images else []
+    names += [weights] if weights else []
+    names += [file for text in (around, images) if text for file in files_of(text)]
     return names + [file for value in (fix or {}).values() if (file := file_of(value))]
 
 

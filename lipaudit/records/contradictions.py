@@ -68,6 +68,7 @@ def contradiction(document: Entry) -> str:
         _of_outputs(network)
         or _of_ratio(network)
         or _of_images(network)
+        or _of_balls(network)
         or next(filter(None, (_of_bounds(place, owner) for place, owner in owners)), "")
     )
 
@@ -81,7 +82,7 @@ def part_contradiction(part: Part) -> str:
 def _entries(document: Entry) -> Iterator[tuple[str, str, Any]]:
     network = document.get("network")
     yield "network", "network", network
-    for kind, key in (("output", "outputs"), ("domain", "other_domains")):
+    for kind, key in (("output", "outputs"), ("domain", "other_domains"), ("ball", "balls")):
         yield from _listed(network, kind, "network", key)
     yield from _listed(network, "bound", "network", "bounds")
     for place, domain in _domains(network):
@@ -219,6 +220,27 @@ def _of_images(network: Entry) -> str:
     if lower is None or max(known) > lower:
         return "network.images has a norm above the lower bound of the network"
     return ""
+
+
+def _of_balls(network: Entry) -> str:
+    """Whether the figure of a network is the largest of those of several balls, and no norm at a centre is above the bound of its ball."""
+    balls = [entry for _, _, entry in _listed(network, "ball", "network", "balls") if isinstance(entry, dict)]
+    if not balls:
+        return ""
+    if (network.get("status") == "finite") != all(ball.get("status") == "finite" for ball in balls):
+        return f"network is {network.get('status')}, and not every one of network.balls is"
+    for i, ball in enumerate(balls):
+        norm, upper = _number(ball, "jacobian_norm"), _size(ball, "upper_bound")
+        size = log10_of_plain(norm, None)
+        if upper is not None and size is not None and size > upper and not _close(size, upper):
+            return f"network.balls[{i}] has a norm at its centre above its upper bound"
+    sizes = [size for ball in balls if (size := _size(ball, "upper_bound")) is not None]
+    figure = _size(network, "upper_bound")
+    if network.get("status") != "finite" or (figure is None and not sizes):
+        return ""
+    if figure is not None and len(sizes) == len(balls) and _close(figure, max(sizes)):
+        return ""
+    return "network has another upper bound than the largest of network.balls"
 
 
 def _of_bounds(place: str, owner: Any) -> str:

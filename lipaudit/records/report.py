@@ -194,6 +194,22 @@ class ImagesRecord:
 
 
 @dataclass(frozen=True)
+class BallRecord(WithFigure):
+    """The network's bound over one of several balls: an upper bound of ||f(x) - f(y)|| / ||x - y|| for x and y in that ball.
+
+    ``centre`` is the file below its folder, or the number of the input in its batch, from 0. ``jacobian_norm`` is measured between the
+    centre and an input close to it, rounding subtracted, and so is a lower bound of the same constant; None in a report without figures.
+    ``log10_ratio`` is the logarithm of the bound over it.
+    """
+
+    centre: str
+    status: str
+    figure: UpperFigure = None
+    jacobian_norm: float | None = None
+    log10_ratio: float | None = None
+
+
+@dataclass(frozen=True)
 class NetworkRecord(WithPixelFigure):
     """The whole network: sup ||f(x) - f(y)|| / ||x - y|| over the stated domain.
 
@@ -205,7 +221,8 @@ class NetworkRecord(WithPixelFigure):
     ``outputs`` has one entry per output; the network's figure is the root of the sum of squares. ``other_domains`` has
     the figures over further domains: over pixels where no global bound exists, over all inputs beside any other domain.
     ``log10_ratio`` is the logarithm of the upper bound over ``lower``: how far the true constant can lie from either. ``images`` has the
-    norms of the Jacobian at a user's images.
+    norms of the Jacobian at a user's images. ``balls`` has the bound over each of several balls; every other figure over the domain, and
+    the rows, are then those of the ball whose bound is the largest, the first of equal ones.
     ``output_diameter`` bounds ||f(x) - f(y)|| over all inputs x and y (numerical); None where the outputs are not bounded.
     """
 
@@ -222,6 +239,7 @@ class NetworkRecord(WithPixelFigure):
     lower_bound_distance: float | None = None
     log10_ratio: float | None = None
     images: ImagesRecord | None = None
+    balls: tuple[BallRecord, ...] = ()
 
     @property
     def lower_bound(self) -> float | None:
@@ -268,7 +286,7 @@ class SettingsRecord:
 
     ``around`` (None for a tensor given in Python) and ``radius`` are those of the domain ``ball``, as the user gave them;
     ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``; ``radius_norm`` in which norm,
-    ``l2`` where it is not said.
+    ``l2`` where it is not said. ``centres`` is the number of balls where ``around`` names several centres, None for one.
 
     ``effort`` is that of the search for a bound below the product of layer norms (``none``: there was no search), ``warm_start_sha256``
     the hash of the certificate that it started from, None where it started anew.
@@ -297,6 +315,7 @@ class SettingsRecord:
     radius: float | None = None
     radius_in: str | None = None
     radius_norm: str | None = None
+    centres: int | None = None
     iterations: int | None = None
     freeze_random: int | None = None
     fixed: dict[str, HeldInput] = field(default_factory=dict)

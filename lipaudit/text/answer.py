@@ -10,6 +10,7 @@ from lipaudit.escaping import printable
 from lipaudit.records.figure import ESTIMATE, Figure
 from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, ModelRecord, NetworkRecord
 from lipaudit.text.advice import UNINFORMATIVE, causes
+from lipaudit.text.balls import balls_text
 from lipaudit.text.domain import finite_elsewhere, held, is_not_lowered_by_its_ball, pixels_are_the_input, place
 from lipaudit.text.images import norms_text
 from lipaudit.text.method import is_refuted, is_undefined
@@ -72,6 +73,8 @@ def _answer(report: AuditReport) -> Iterable[AnswerLine]:
         pixel = figure_text(network.pixel_figure)
         if pixel:
             yield AnswerLine("in pixels in [0, 1]", f"{pixel}, before the model's normalisation", 1)
+    if network.balls and not report.settings.structure:
+        yield AnswerLine("ball by ball", balls_text(network.balls), 1)
     product = next((bound for bound in network.bounds if bound.name == PRODUCT), None)
     if product is not None and product.has_bound and product.log10 > network.log10 + _SAME:
         yield AnswerLine("product of layer norms", figure_text(product.figure), 1)
@@ -148,6 +151,8 @@ def meaning(report: AuditReport) -> str:
     if network.rigor == "estimate":
         return "An estimate of the largest change of the output for a change of the input by 1. Nothing proves it, and it passes no gate."
     inputs = "Two inputs" if network.domain == "global" and not report.settings.fixed else "Two such inputs"
+    if report.settings.centres is not None:
+        inputs = "Two inputs of one ball"
     first = f"{inputs} that differ by d ({unit(report)}) have outputs that differ by at most {_times(network)} d"
     rounding = ", up to rounding" if network.rigor == "numerical" else ""
     if is_not_lowered_by_its_ball(report):

@@ -20,6 +20,8 @@ def place(settings: SettingsRecord, domain: str) -> str:
     'all inputs within 0.5 (l2, in pixels in [0, 1]) of cat.png'
     >>> place(SettingsRecord(domain="ball", around="x.npy", radius=0.5, radius_in="input", radius_norm="linf"), "ball")
     "all inputs within 0.5 (in every entry, in the network's own input) of x.npy"
+    >>> place(SettingsRecord(domain="ball", around="cats", radius=0.5, radius_in="pixels", centres=12), "ball")
+    'each of 12 balls with the radius 0.5 (l2, in pixels in [0, 1]) around cats'
     """
     if domain == "global":
         return "all inputs"
@@ -27,8 +29,12 @@ def place(settings: SettingsRecord, domain: str) -> str:
         return "all images with pixels in [0, 1]"
     if domain == "ball" and settings.radius is not None:
         unit = _UNITS.get(settings.radius_in or "", "")
-        centre = printable(settings.around) if settings.around else "the given input"
         norm = "in every entry" if settings.radius_norm == "linf" else "l2"
+        if settings.centres is not None:
+            balls = "the ball" if settings.centres == 1 else f"each of {settings.centres:,} balls"
+            source = printable(settings.around) if settings.around else "the given inputs"
+            return f"{balls} with the radius {_exactly(settings.radius)} ({norm}{unit}) around {source}"
+        centre = printable(settings.around) if settings.around else "the given input"
         return f"all inputs within {_exactly(settings.radius)} ({norm}{unit}) of {centre}"
     return f"the domain {domain}"
 

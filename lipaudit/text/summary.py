@@ -9,6 +9,7 @@ from lipaudit.escaping import printable
 from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord, SegmentRecord
 from lipaudit.records.stretching import stretching
 from lipaudit.text.advice import advice
+from lipaudit.text.balls import balls_text
 from lipaudit.text.domain import described, pixels_are_the_input, place
 from lipaudit.text.figures import factor_text
 from lipaudit.text.images import jacobian_norms
@@ -147,6 +148,11 @@ def _result(report: AuditReport) -> Iterable[str]:
             yield f"That is: a change of the input of at most {reciprocal} moves the output by at most 1."
         if pixel := in_pixels(report, network):
             yield f"Measured in pixels in [0, 1], before the model's own normalisation: {pixel}."
+    if network.balls and not report.settings.structure:
+        yield (
+            f"Ball by ball: {balls_text(network.balls)}. The figures and rows of this report are those of the largest; two inputs of "
+            "different balls are not compared."
+        )
     for other in network.other_domains:
         yield printable(_elsewhere(report, other))
     if network.lower_bound is not None:

@@ -108,7 +108,7 @@ def test_pixels_need_a_known_normalisation_that_fits() -> None:
 def test_a_ball_around_an_image_counts_in_pixels(cat: str) -> None:
     request = AuditOptions(domain="ball", around=cat, radius=0.5)
     assert request.in_pixels
-    domain = resolve_domain(request, loaded((1, 3, 4, 6)))
+    domain = resolve_domain(request, loaded((1, 3, 4, 6))).domain
     (centre,) = domain.centres.values()
     expected = [(v - m) / s for v, m, s in zip((1.0, 0.0, 0.2), IMAGENET.mean, IMAGENET.std, strict=True)]
     assert torch.allclose(centre[0, :, 2, 3], torch.tensor(expected, dtype=torch.float64))
@@ -120,7 +120,7 @@ def test_a_ball_around_an_image_counts_in_pixels(cat: str) -> None:
 
 def test_grey_images_and_other_sizes_are_fitted_to_the_input(cat: str) -> None:
     one = loaded((1, 1, 8, 8), known=Preprocessing((0.0,), (1.0,)))
-    (centre,) = resolve_domain(AuditOptions(domain="ball", around=cat, radius=1.0), one).centres.values()
+    (centre,) = resolve_domain(AuditOptions(domain="ball", around=cat, radius=1.0), one).domain.centres.values()
     assert centre.shape == (1, 1, 8, 8)
     assert 0 <= float(centre.min()) <= float(centre.max()) <= 1
 
@@ -130,7 +130,7 @@ def test_jpeg_is_read_too(tmp_path: Path) -> None:
     Image.new("RGB", (5, 5), (10, 20, 30)).save(path)
     (centre,) = resolve_domain(
         AuditOptions(domain="ball", around=str(path), radius=1.0), loaded((1, 3, 5, 5))
-    ).centres.values()
+    ).domain.centres.values()
     assert centre.shape == (1, 3, 5, 5)
 
 
@@ -147,7 +147,7 @@ def test_a_ball_around_a_tensor_counts_in_the_input(tmp_path: Path, suffix: str,
             np.save(file, stored.numpy())
     request = AuditOptions(domain="ball", around=str(path), radius=0.5)
     assert not request.in_pixels
-    domain = resolve_domain(request, loaded((1, 3, 4, 4), known=None))
+    domain = resolve_domain(request, loaded((1, 3, 4, 4), known=None)).domain
     assert torch.equal(domain.centres["x0"], x.double())
     assert domain.radii["x0"].total.upper == pytest.approx(0.5)
 
@@ -156,7 +156,12 @@ def test_a_ball_around_a_tensor_counts_in_the_input(tmp_path: Path, suffix: str,
     ("centre", "message"),
     [
         (torch.zeros(1, 3, 5, 5), r"has the shape \(1, 3, 5, 5\), and the network's input \(1, 3, 4, 4\)"),
-        (torch.zeros(2, 3, 4, 4), "has the shape"),
+        (torch.zeros(2, 3, 4, 5), "has the shape"),
+        (torch.zeros(0, 3, 4, 4), "is a batch without an input: give at least one"),
+        (
+            torch.tensor([0.0, float("inf")])[:, None, None, None].expand(2, 3, 4, 4),
+            r"number 1 \(from 0\) must have finite",
+        ),
         (torch.zeros(1, 3, 4, 4, dtype=torch.int64), "must have finite floating-point numbers"),
         (torch.full((1, 3, 4, 4), float("nan")), "must have finite"),
         (torch.full((1, 3, 4, 4), 1e31), "must have finite"),
@@ -174,11 +179,14 @@ def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
     torch.save({"a": torch.zeros(2)}, names)
     cut = tmp_path / "cut.png"
     cut.write_bytes(Path(cat).read_bytes()[:50])
+    empty = tmp_path / "empty"
+    empty.mkdir()
     deep = tmp_path / "deep.png"
     Image.fromarray(np.full((4, 4), 40000, dtype=np.uint16)).save(deep)
     for path, message in (
         (tmp_path / "none.png", "no file of this name"),
-        (tmp_path, "no file of this name"),
+        (tmp_path, r"image cut.png: .*not an image that can be read"),
+        (empty, r"the folder holds no image; images are files that end in .png"),
         (text, "not an image that can be read"),
         (cut, "not an image that can be read"),
         (deep, "more than 8 bits per pixel"),
@@ -212,11 +220,11 @@ def test_an_image_is_no_centre_of_other_inputs(cat: str) -> None:
 
 def test_a_ball_in_the_largest_entry_is_a_cube_with_a_width_per_channel(cat: str) -> None:
     request = AuditOptions(domain="ball", around=cat, radius=0.1, norm_domain="linf")
-    domain = resolve_domain(request, loaded((1, 3, 4, 6)))
+    domain = resolve_domain(request, loaded((1, 3, 4, 6))).domain
     (reach,) = domain.reach.values()
     assert reach[0, :, 0, 0].tolist() == pytest.approx([0.1 / s for s in IMAGENET.std], rel=1e-9)
     tensor = resolve_domain(
         AuditOptions(domain="ball", around=torch.zeros(1, 5), radius=0.1, norm_domain="linf"), loaded((1, 5))
-    )
+    ).domain
     assert tensor.reach["x0"].tolist() == [[0.1] * 5]
     assert tensor.radii["x0"].total.upper == pytest.approx(0.1 * 5**0.5)

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torchvision.utils import save_image
 
@@ -55,8 +56,17 @@ def test_the_page_shows_both_domains(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_page_shows_the_rows_over_pixels(capsys: pytest.CaptureFixture[str]) -> None:
     command = next(line for line in PAGE.splitlines() if line.startswith(f"lipaudit {NETWORK} --domain pixels"))
     assert main(shlex.split(command)[1:]) == 0
-    _, shown = blocks(PAGE)
+    *_, shown = blocks(PAGE)
     assert_printed(shown, capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.usefixtures("root")
+def test_the_page_shows_several_balls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = next(line for line in PAGE.splitlines() if "--around digits.npy" in line)
+    digits = tmp_path / "digits.npy"
+    np.save(digits, load_classes("test").images[:4].numpy())
+    assert main(shlex.split(command.replace("digits.npy", str(digits)))[1:]) == 0
+    assert_printed(blocks(PAGE)[1], capsys.readouterr().out.splitlines())
 
 
 @pytest.mark.usefixtures("root")

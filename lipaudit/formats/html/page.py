@@ -14,6 +14,7 @@ from lipaudit.formats.html.shares import charts as share_charts
 from lipaudit.formats.html.table import table
 from lipaudit.records.report import AuditReport
 from lipaudit.text.answer import answer, figure_text, meaning, short_title
+from lipaudit.text.balls import BALL_HEAD, ball_cells, largest_first
 from lipaudit.text.next_steps import next_steps
 from lipaudit.text.numbers import lower_text
 from lipaudit.text.summary import sections, warning
@@ -67,6 +68,15 @@ def _images(report: AuditReport) -> PlainTable | None:
     return PlainTable(("image", "Jacobian"), [(entry.image, f"≥ {lower_text(entry.norm)}") for entry in steepest])
 
 
+def _balls(report: AuditReport) -> PlainTable | None:
+    """The bounds over several balls; None where there is one domain."""
+    balls = report.network.balls
+    if not balls:
+        return None
+    rows = [tuple(cell or "" for cell in ball_cells(ball)) for ball in largest_first(balls)]
+    return PlainTable(BALL_HEAD, rows, BALL_HEAD[1:])
+
+
 def _parts(report: AuditReport) -> list[Part]:
     """Every part in reading order."""
     said = {entry.label: entry.lines for entry in sections(report)}
@@ -79,6 +89,7 @@ def _parts(report: AuditReport) -> list[Part]:
         Part("costs", "Costs most", "costs.html", costs(report, said.get("Costs most", ()))),
         Part("advice", "What to do", "advice.html", (advice, steps) if advice or steps else ()),
         Part("bounds", "Bounds of the network", "plain_table.html", _bounds(report)),
+        Part("balls", "Balls, the largest bound first", "plain_table.html", _balls(report)),
         Part("images", "Images, the steepest first", "plain_table.html", _images(report)),
         Part("segments", "Segments", "sentences.html", said.get("Segments", ())),
         Part("shares", "Shares", "shares.html", share_charts(rows)),

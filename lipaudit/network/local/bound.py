@@ -22,7 +22,7 @@ from lipaudit.spectral.oracle import Norms
 
 NAME = "jacobian at the centre"
 # Operations that this bound may spend without being asked for a search.
-_WORK = 5e9
+_WORK = 2e10
 # of the magnitudes on a domain, as long as they are in use, with chords or without
 _KNOWN: WeakKeyDictionary[Extents, dict[bool, Linearisation | NotLinearisableError]] = WeakKeyDictionary()
 
