@@ -100,8 +100,8 @@ def _where_to_lower(costly: Sequence[LayerRecord], gated: bool) -> Iterable[str]
     normalised = [layer.name for layer in costly if _kind(layer) == "normalization"]
     if weighted:
         yield (
-            f"The bound multiplies layer by layer. Of the rows that cost most these have weights: {names_text(weighted)}. Regularise or "
-            "normalise them in training, then audit again."
+            f"The product of layer norms multiplies layer by layer. Of the rows that cost most these have weights: {names_text(weighted)}. "
+            "Regularise or normalise them in training, then audit again."
             + ("" if gated else " --max-log10-bound X makes a build fail above 10^X.")
         )
     if normalised:

@@ -27,7 +27,8 @@ _ALL = (
             "constant, an upper bound. With the bound L, two inputs at a distance d have outputs at a distance of at most L d; an "
             "input that moves by less than 1/L moves the output by less than 1. Distances are l2: the root of the sum of the "
             "squared differences.",
-            "The bound is a worst case and multiplies over the depth. It is often many powers of ten above what a network does to "
+            "The bound is a worst case. It is the product of the layers' factors or, where a search finds less, the product of a few "
+            "segments' factors (`lipaudit explain product segment`). It is often many powers of ten above what a network does to "
             "real inputs. A large bound therefore does not prove that a network is fragile; a small one proves that it is not. Use "
             "it to compare versions of one model, and to find the layers that make it large. It says nothing about accuracy.",
             "Large figures are printed as powers: 10^4.312 is 10 to the power of 4.312, about 20,500. Upper bounds are rounded up.",
@@ -41,13 +42,15 @@ _ALL = (
         "share",
         "how much of the bound is due to a row",
         (
-            "The network's bound is a product of factors, so it is counted in logarithms. The share of a row is its part of "
-            "everything that stretches: the elasticity of the network's bound to the row's factor, times the logarithm of that "
+            "The product of layer norms is a product of factors, so it is counted in logarithms. The share of a row is its part of "
+            "everything that stretches: the elasticity of the product to the row's factor, times the logarithm of that "
             "factor, over the sum of all positive contributions. Positive shares add up to 100 %. A row that shrinks has a negative "
             "share.",
-            "A share of 10 % in a bound of 10^20 says: about two of the twenty powers of ten come from this row. Halving the factor "
-            "of a row with a weight halves the bound where every path leads through the row, and lowers it by less where a path "
+            "A share of 10 % in a product of 10^20 says: about two of the twenty powers of ten come from this row. Halving the factor "
+            "of a row with a weight halves the product where every path leads through the row, and lowers it by less where a path "
             "leads around it.",
+            "Shares are of the product of layer norms, also where the printed bound is a smaller one: that one has factors of segments "
+            "(`lipaudit explain segment`), and none of single rows. A row with a large share is the first to look at in both.",
             "There are no shares where the network has no finite bound.",
         ),
     ),
@@ -144,6 +147,21 @@ _ALL = (
         ),
     ),
     Topic(
+        "segment",
+        "the parts of the network whose factors make up a bound below the product",
+        (
+            "The search for a tighter bound (--effort) cuts the network where a single tensor is alive. Between two cuts lies a "
+            "segment: one or several layers, or a whole residual block. The bound is the product of the segments' factors; -v lists "
+            "them, and `network.bounds` of the JSON keeps them.",
+            "The factor of a segment says how far it stretches between two lengths, one at each cut, that weigh every channel by a "
+            "positive number which the search chose. At the network's input and output the length is l2. So a single factor is no "
+            "Lipschitz constant of its part, and may be above the product of norms of the same part, which stands beside it; their "
+            "product is the bound.",
+            "The form of a segment says how it was bounded: on all entries of its tensors, frequency by frequency (convolutions on large "
+            "images), or by the constants of its layers multiplied, where nothing else fits into the effort.",
+        ),
+    ),
+    Topic(
         "compare",
         "the columns and marks of `lipaudit compare`",
         (
@@ -178,6 +196,7 @@ TOPICS = {topic.name: topic for topic in _ALL}
 ALIASES = {
     **dict.fromkeys(("certified", "numerical", "estimate"), "rigor"),
     **dict.fromkeys(("group", "max"), "factor"),
+    **dict.fromkeys(("segments", "effort", "forms"), "segment"),
     **dict.fromkeys(("lower", "upper", "tightness"), "tolerance"),
     **dict.fromkeys(("finite", "unbounded", "unsupported"), "status"),
 }

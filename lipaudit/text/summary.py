@@ -256,7 +256,8 @@ def _costs(report: AuditReport) -> Iterable[str]:
         else:
             yield printable(f"{layer.name} ({layer.op}): factor {factor}")
     if shared:
-        yield "Shares are counted in logarithms; positive ones add up to 100% (`lipaudit explain share`)."
+        of = " of the product of layer norms, not of the bound above" if _printed_segments(report.network) else ""
+        yield f"Shares are counted in logarithms{of}; positive ones add up to 100% (`lipaudit explain share`)."
     if report.layers and not rows and not report.settings.structure:
         branches = "; what is above 1 comes from adding or joining branches" if report.network.log10 > 0.0 else ""
         none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
@@ -270,7 +271,7 @@ def _segments(network: NetworkRecord) -> Iterable[str]:
         (costliest, *_) = sorted(segments, key=lambda segment: -segment.log10_factor)
         yield (
             f"The bound is the product of the factors of {len(segments)} segments. The largest is that from "
-            f"{names_text(costliest.inputs)} to {costliest.output}."
+            f"{names_text(costliest.inputs)} to {costliest.output} (`lipaudit explain segment`)."
         )
     for segment in segments:
         product = "0" if segment.log10_product is None else f"10^{log10_upper_text(segment.log10_product)}"

@@ -9,7 +9,7 @@ import pytest
 
 from lipaudit.formats.table import render
 from lipaudit.records.figure import ESTIMATE, Figure
-from lipaudit.records.report import AuditReport, DomainRecord, LayerRecord, OutputRecord
+from lipaudit.records.report import AuditReport, BoundRecord, DomainRecord, LayerRecord, OutputRecord, SegmentRecord
 from lipaudit.text.summary import headline, sections, title, warning
 from tests.records import (
     fakes,
@@ -151,6 +151,19 @@ def test_the_five_most_expensive_layers_are_named_in_order() -> None:
     assert shares == sorted(shares, reverse=True)
     assert lines[0] == "3.9% of the stretching (log scale): conv1 (conv2d, factor 4.752)"
     assert lines[-1].startswith("Shares are counted in logarithms")
+
+
+def test_shares_are_said_to_be_those_of_the_product_where_a_smaller_bound_is_printed() -> None:
+    segment = SegmentRecord(("input",), "fc", 9, "entries", 2.0, 3.0)
+    low = BoundRecord("forms", "finite", Figure(2.0, "certified"), segments=(segment,))
+    report = fakes.report(
+        figure=Figure(2.0, "certified"), bounds=(BoundRecord("product", "finite", Figure(3.0, "certified")), low)
+    )
+    assert "of the product of layer norms, not of the bound above" in section(report, "Costs most")[-1]
+    assert "of the product" not in section(fakes.report(), "Costs most")[-1]
+    assert section(report, "Segments") == (
+        "input to fc (9 operations): 10^2.000, form on all entries; product of norms 10^3.000",
+    )
 
 
 def test_rows_that_shrink_do_not_cost() -> None:
