@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from lipaudit.graph.functions.expression import Tape
+from lipaudit.graph.functions.real_arithmetic import COMPARISONS, has_real_arithmetic
 from lipaudit.graph.functions.terms import HALF, ONE, NotElementaryError
 from lipaudit.graph.node import Argument, Node
 from lipaudit.graph.ops import CASTS
@@ -31,6 +32,8 @@ class Translator:
         rule = _RULES.get(node.op)
         if rule is None:
             raise NotElementaryError(f"{node.op} is no element-wise operation that is known here")
+        if not has_real_arithmetic(node):
+            raise NotElementaryError(f"{node.op} has the arithmetic of other types than real numbers")
         return rule(self, node)
 
     def of(self, node: Node, key: str) -> int:
@@ -259,7 +262,7 @@ def _threshold(s: Translator, node: Node) -> int:
     return s.chosen(t.step(t.sum([(ONE, a)], -limit), 0), a, t.constant(value))
 
 
-@_rule(*(f"{name}.{kind}" for name in ("gt", "ge", "lt", "le") for kind in ("Scalar", "Tensor")))
+@_rule(*COMPARISONS)
 def _comparison(s: Translator, node: Node) -> int:
     name = node.op.split(".")[1]
     difference = s.tape.subtract(s.of(node, "self"), s.of(node, "other"))
@@ -288,7 +291,7 @@ def _masked_fill(s: Translator, node: Node) -> int:
 
 @_rule(*CASTS)
 def _cast(s: Translator, node: Node) -> int:
-    """From booleans; a cast to fewer digits is left to its own rule."""
+    """From booleans, or to real numbers; what rounding to fewer digits moves is left out, as everywhere."""
     return s.of(node, "self")
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import torch
 
 from lipaudit.graph.aliases import canonical
+from lipaudit.graph.functions.real_arithmetic import has_real_arithmetic
 from lipaudit.graph.node import Argument, Constant, Node, Ref
 
 
@@ -193,6 +194,8 @@ class _Evaluation:
         operation = _OPERATIONS.get(node.op)
         if operation is None:
             raise NotOnSectorsError(f"{node.op} is not linear on sectors")
+        if not has_real_arithmetic(node):
+            raise NotOnSectorsError(f"{node.op} has the arithmetic of other types than real numbers")
         return operation(self, node)
 
     def _pair(self, node: Node) -> tuple[_Value, _Value]:
@@ -259,8 +262,6 @@ class _Evaluation:
 
     def cast(self, node: Node) -> _Value:
         """The same value in another type."""
-        if not node.output.dtype.is_floating_point:
-            raise NotOnSectorsError("a cast to integers")
         return self._operand(node["self"])
 
     def angle(self, node: Node) -> _Value:

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 import torch
 
-from lipaudit.graph.evaluate import Value, evaluate
+from lipaudit.graph.evaluate import Value, can_interpret, evaluate
 from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTIONS
 from lipaudit.graph.node import Constant, Graph, Node, Ref, parts
 from lipaudit.network.domain import Domain
@@ -79,6 +79,8 @@ class Linearisation:
         work: float,
         chords: bool = False,
     ) -> None:
+        if not can_interpret(graph):
+            raise NotLinearisableError("it has operations that cannot be evaluated")
         self.domain, self.work, self._chords = domain, work, chords
         self._graph = in_pieces(graph)
         self._propagation, self._twins = propagation, {node.name: node for node in twins}

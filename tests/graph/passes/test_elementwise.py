@@ -206,3 +206,34 @@ def test_constants_that_differ_beyond_counting_are_left_to_the_pieces() -> None:
 
     graph = capture(Wide(), {"x": torch.zeros(1, 100)})
     assert ELEMENTWISE not in {n.op for n in replace_patterns(graph, matcher)}
+
+
+def bytes_of(condition: Tensor) -> Tensor:
+    return condition.to(torch.uint8)
+
+
+OTHER_ARITHMETIC: dict[str, Function] = {
+    "a cast to whole numbers": lambda x: x * (2 + x.to(torch.int64).to(x.dtype)),
+    "a cast to booleans": lambda x: x * (2 + x.bool().to(x.dtype)) - 3 * x,
+    "a cast under a root": lambda x: x / (x.square().mean(-1, keepdim=True) + 1).to(torch.int64).to(x.dtype).sqrt(),
+    "the sum of booleans": lambda x: x * ((x > 0) + (x > 0)) - 2 * torch.relu(x),
+    "the sum of booleans of a pair": lambda x: torch.cat([x * ((x > 0) + (x > 0)) - 2 * torch.relu(x), torch.relu(x)]),
+    "bytes that wrap": lambda x: x * (200 * bytes_of(x > 0) + 100 * bytes_of(x > 0)) - 300 * torch.relu(x),
+    "not of a number": lambda x: x * torch.logical_not(x - 1) - x * (2 - x),
+    "and of numbers": lambda x: torch.where(torch.logical_and(x - 2, x + 2), x, 1.0),
+    "or of numbers": lambda x: x * torch.logical_or(x - 2, x + 2) - x * (x - 2) * (x + 2),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_ARITHMETIC)
+@pytest.mark.parametrize("radius", [None, 1.0])
+def test_other_types_have_another_arithmetic(name: str, radius: float | None) -> None:
+    function = OTHER_ARITHMETIC[name]
+    centre = torch.linspace(-0.9, 2.3, 6)[None]
+    ball = {} if radius is None else {"domain": "ball", "around": centre, "radius": radius}
+    network = lipaudit.audit(OfOneInput(function), input_shape=(1, 6), **ball).network
+    generator = torch.Generator().manual_seed(0)
+    x = (centre + 0.4 * (2 * torch.rand(400, 1, 6, generator=generator) - 1)).double()
+    y = x + 1e-6 * torch.randn(400, 1, 6, generator=generator, dtype=torch.float64)
+    steepest = max(float((function(a) - function(b)).norm() / (a - b).norm()) for a, b in zip(x, y, strict=True))
+    assert network.upper_bound is None or steepest <= network.upper_bound * (1 + 1e-6)

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 import lipaudit
+from tests.graph.networks import OfOneInput
 from tests.network.local.networks import largest_stretch, random_network
 
 RADII = (1e-6, 1e-3, 1e-2, 0.1, 1.0)
@@ -60,3 +61,9 @@ def test_cubes_hold_every_jacobian(seed: int) -> None:
         assert network.upper_bound <= enclosing.network.upper_bound * (1 + 1e-6)
         if half == 1e-6:
             assert network.upper_bound <= 1.01 * stretch
+
+
+def test_what_is_random_has_no_bound() -> None:
+    network = OfOneInput(lambda x: x - torch.nn.functional.dropout(x, 0.5, True).mean(-1, keepdim=True))
+    report = lipaudit.audit(network, input_shape=(1, 4), domain="ball", around=torch.ones(1, 4), radius=0.1)
+    assert report.network.status == "unsupported"
