@@ -96,7 +96,9 @@ def audit(
             gates.say_without_figures()
         gates = gates.of_structures()
     shape = FORMATS[form]
-    layout = replace(layout, gated=gates.gates.max_log10_bound is not None)
+    judged = gates.gates
+    claimed = None if judged.claim is None else (judged.claim, judged.claim_tolerance)
+    layout = replace(layout, gated=judged.max_log10_bound is not None or claimed is not None, claim=claimed)
     chosen = Options(layout, gates=gates.gates)
     if file:
         check_writable(file)

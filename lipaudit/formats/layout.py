@@ -32,7 +32,8 @@ class Layout:
         wide: chosen columns take the room that their texts need, whatever the ``width``.
         colour: bold and coloured text.
         bars: the shares as bars.
-        gated: the bound has a limit already (``--max-log10-bound``), so that none is advised.
+        gated: the bound has a limit already (``--max-log10-bound``, ``--claim``), so that none is advised.
+        claim: the constant that is claimed and its tolerance, of which the answer says whether it is proved; None where none is.
         typed: the command that led to the report, to which the next steps add; empty where there was none, which has no such steps.
     """
 
@@ -49,6 +50,7 @@ class Layout:
     colour: bool = False
     bars: bool = False
     gated: bool = False
+    claim: tuple[float, float] | None = None
     typed: str = ""
 
     def of_file(self, every_row: bool = True) -> Layout:

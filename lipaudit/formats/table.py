@@ -19,10 +19,11 @@ from lipaudit.formats.columns import COLUMNS, FIRST_COLUMNS, default_columns, fi
 from lipaudit.formats.grid import GAP, Column, Grid, Paint
 from lipaudit.formats.layout import Layout
 from lipaudit.formats.options import Audits, Options
+from lipaudit.gates.claim import claim
 from lipaudit.records.groups import Group, Row, group_by_path, group_repeated, is_chain, layers_of, name_of
 from lipaudit.records.report import AuditReport
 from lipaudit.records.stretching import stretching
-from lipaudit.text.answer import answer, meaning, one_line, short_title
+from lipaudit.text.answer import AnswerLine, answer, meaning, one_line, short_title
 from lipaudit.text.balls import largest_first
 from lipaudit.text.figures import factor_text, group_factor_text
 from lipaudit.text.lines import LABEL, labelled, wrapped
@@ -70,7 +71,7 @@ def _above(report: AuditReport, layout: Layout) -> list[str]:
     lines = wrapped(first, layout.width)
     lines += [paint.bold(line, layout.colour) for line in wrapped(short_title(report.model), layout.width)]
     lines.append("")
-    entries = answer(report)
+    entries = _with_claim(report, layout)
     labels = ["  " * (entry.level + 1) + entry.label for entry in entries]
     margin = max(map(len, labels)) + 2
     for number, (label, entry) in enumerate(zip(labels, entries, strict=True)):
@@ -94,6 +95,15 @@ def _balls(report: AuditReport, layout: Layout) -> list[str]:
         else [f"{len(shown)} of {len(balls)} balls, the largest bound first (--all: every ball)"]
     )
     return ["", *heading, *ball_grid(shown).terminal(layout.width).splitlines()]
+
+
+def _with_claim(report: AuditReport, layout: Layout) -> list[AnswerLine]:
+    """The answer, with the verdict on what is claimed behind the bound and what belongs to it."""
+    entries = list(answer(report))
+    if layout.claim is not None:
+        place = next((i for i, entry in enumerate(entries) if i and not entry.level), len(entries))
+        entries.insert(place, AnswerLine("Claim", claim(report, *layout.claim).text))
+    return entries
 
 
 def _below(report: AuditReport, layout: Layout) -> list[str]:

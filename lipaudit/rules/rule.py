@@ -266,9 +266,9 @@ def apply_rule_in(norm: Norm, node: Node) -> Effect:
         return replace(effect, given=None)
     function = find_operation(node.op).induced_norm
     if function is None:
-        return Effect.unsupported(f"no rule for {node.op} in the {norm.value} norm")
+        return Effect.unsupported(f"it has a constant in the l2 norm, and no rule in the {norm.value} norm")
     if any(t.dtype.is_complex for t in (*(r.info for r in node.refs), *node.outputs)):
-        return Effect.unsupported(f"the rule of {node.op} in the {norm.value} norm holds for real tensors only")
+        return Effect.unsupported(f"the rule in the {norm.value} norm holds for real tensors only")
     induced = function(canonical(node), effect, norm)
     if induced.status is Status.FINITE and len(induced.factors) != len(node.refs):
         raise RegistryError(

@@ -136,7 +136,7 @@ def test_what_has_no_rule_in_the_norm_is_unsupported_there(norm: str) -> None:
     assert report.network.status == "unsupported"
     assert report.network.upper_bound is None
     (row,) = [layer for layer in report.layers if layer.status == "unsupported"]
-    assert row.reason == f"no rule for lipaudit.normalization in the {norm} norm"
+    assert row.reason == f"it has a constant in the l2 norm, and no rule in the {norm} norm"
     assert lipaudit.audit(net, input_shape=(1, 4)).network.status == "finite"
 
 

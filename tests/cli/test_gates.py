@@ -282,6 +282,12 @@ def test_a_claim_is_proved_refuted_or_open(
         in capsys.readouterr().err
     )
     assert calls[-1]["lower_bound"] is True
+    capsys.readouterr()
+    assert main(["one", "--claim", "1"]) == 0
+    screen = capsys.readouterr().out.splitlines()
+    (verdict,) = (line for line in screen if line.startswith("  Claim"))
+    assert verdict.split()[1:5] == ["proved:", "at", "most", "1.0"]
+    assert "--max-log10-bound" not in "".join(screen)
     assert main(["one", "--claim", "1", "--claim-tolerance", "0"]) == 1
     assert (
         "claim one: open: at most 1.0: the upper bound is 1.0004, the largest stretch found is 0.9"
