@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _COMMAND_LINE = ContextVar("command_line", default=False)
+_POSITIONAL: ContextVar[frozenset[str]] = ContextVar("positional", default=frozenset())
 # arguments whose option is not their own name with dashes
 _OPTIONS = {"input_shape": "--input"}
 _NOTHING = object()
@@ -25,6 +26,21 @@ def command_line(asks: bool = True) -> Iterator[None]:
         yield
     finally:
         _COMMAND_LINE.reset(token)
+
+
+@contextmanager
+def positional(*arguments: str) -> Iterator[None]:
+    """Errors that are built inside spell these arguments as the command line does that takes them without an option in front.
+
+    >>> with command_line(), positional("images"):
+    ...     spell("images", "cats"), spell("images")
+    ('IMAGES cats', 'IMAGES')
+    """
+    token = _POSITIONAL.set(frozenset(arguments))
+    try:
+        yield
+    finally:
+        _POSITIONAL.reset(token)
 
 
 def spell(argument: str, value: object = _NOTHING) -> str:
@@ -45,6 +61,8 @@ def spell(argument: str, value: object = _NOTHING) -> str:
     if not _COMMAND_LINE.get():
         return argument if value is _NOTHING else f"{argument}={_in_python(value)}"
     option = _OPTIONS.get(argument, "--" + argument.replace("_", "-"))
+    if argument in _POSITIONAL.get():
+        option = argument.upper()
     if value is _NOTHING or value is True:
         return option
     if isinstance(value, Mapping):

@@ -82,6 +82,12 @@ def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:
             yield f"The held input {printable(name)} has the same value, as {_form(held)} before and {_form(other)} after."
         elif held.value is None and held.sha256 is None and held.dtype != "none":
             yield f"The values of the held input {printable(name)} are taken to be the same: reports do not keep a {printable(held.dtype)}."
+    for report, which in ((before, "before"), (after, "after")):
+        if any("interrupted after " in bound.note for bound in report.network.bounds):
+            yield (
+                f"The search for a tighter bound was interrupted {which}: a whole one may find less, and the network's bound may have "
+                "moved by that alone."
+            )
     versions = printable(before.tool_version), printable(after.tool_version)
     if versions[0] != versions[1]:
         yield f"Another version of lipaudit: {versions[0]} before, {versions[1]} after; rules may differ."

@@ -37,6 +37,7 @@ from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.frontends.input_files import read_where
 from lipaudit.gates.certification import AccuracyGate, gate_problem, parse_gate, parse_radius
+from lipaudit.option_names import positional
 from lipaudit.records.certification import Certification
 
 UNITS = ("auto", "pixels", "input")
@@ -191,13 +192,14 @@ def certify(
 ) -> int:
     """Certify the decisions of a classifier at images: within the printed radius no input is decided otherwise.
 
-    IMAGES is an image file, a folder of them or of one folder per class, or a file of arrays (.npy; .npz or .pt with x and y). Beside
-    every certified radius stands the distance at which an attack succeeds.
+    IMAGES is an image file, a folder of them or of one folder per class, or a file of arrays: .npy, or .npz or .pt with the images as x or
+    images and their classes as y or labels. Beside every certified radius stands the distance at which an attack succeeds.
     """
     from lipaudit.certification.request import certify_request
     from lipaudit.files import check_no_model, check_writable
 
     debug: bool = ctx.find_root().obj.debug
+    ctx.with_resource(positional("images"))
     shape = format_of(form, output, Certification)
     radii = values.pop("radii") + (() if gate is None else (gate.radius,))
     request = certify_request(model, images, radii=radii, **values)

@@ -30,9 +30,8 @@ class MissingCertificateError(UsageError):
 class WarmStartError(UsageError):
     """A certificate that the search for a tighter bound of a network cannot start from.
 
-    >>> print(WarmStartError("epoch_1.safetensors", "it lacks 16 multipliers of the operation 'relu'"))
-    the search cannot start at epoch_1.safetensors: it lacks 16 multipliers of the operation 'relu'; give the certificate of a network with
-    the same operations and sizes, written at this effort or a lower one, or leave out warm_start
+    >>> str(WarmStartError("first.safetensors", "it lacks 16 multipliers of the operation 'relu'")).partition(";")[0]
+    "the search cannot start at first.safetensors: it lacks 16 multipliers of the operation 'relu'"
     """
 
     def __init__(self, path: str, reason: str) -> None:

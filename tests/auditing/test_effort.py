@@ -12,10 +12,12 @@ from torch import nn
 
 import lipaudit
 from lipaudit.auditing.diff_scope import IncomparableError
-from lipaudit.auditing.request import AuditOptions
+from lipaudit.auditing.request import AuditOptions, AuditRequest
+from lipaudit.auditing.run import run_audit
 from lipaudit.auditing.values import DEFAULT_EFFORT
 from lipaudit.cli import main
 from lipaudit.gates.report import gate_problem
+from lipaudit.network.forms.watch import Watch
 from lipaudit.records.report import AuditReport, SegmentRecord
 from tests.places import SAMPLES
 
@@ -140,3 +142,17 @@ def test_two_runs_are_equal_and_threads_change_nothing_that_counts() -> None:
     finally:
         torch.set_num_threads(threads)
     assert other.network.log10 == pytest.approx(first.network.log10, abs=1e-9)
+
+
+def test_a_diff_says_that_a_search_was_interrupted() -> None:
+    class Ended(Watch):
+        def evaluated(self, operations: float, log_upper: float) -> None:
+            super().evaluated(operations, log_upper)
+            self.end()
+
+    request = AuditRequest(model=mlp(4, 8, 8, 3), input_shape=(1, 4))
+    whole, interrupted = run_audit(request), run_audit(request, watch=Ended())
+    assert whole.network.log10 < interrupted.network.log10
+    (note,) = (note for note in lipaudit.diff(interrupted, whole).notes if "interrupted" in note)
+    assert note.startswith("The search for a tighter bound was interrupted before: ")
+    assert not any("interrupted" in note for note in lipaudit.diff(whole, whole).notes)

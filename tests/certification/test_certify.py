@@ -9,9 +9,13 @@ import torch
 from torch import nn
 
 import lipaudit
+from lipaudit.auditing.values import EFFORTS
 from lipaudit.certification import constants
+from lipaudit.certification.constants import PairBound, PairConstants
 from lipaudit.errors import GraphError, UsageError
 from lipaudit.errors.certification import NoDecisionError
+from lipaudit.formats.certification import answer_lines
+from lipaudit.graph.node import Graph
 from sample_models.data import load_classes
 
 
@@ -277,3 +281,22 @@ def test_the_attack_is_as_good_as_one_of_the_adversarial_robustness_toolbox() ->
     theirs = torch.where(changed, (points - x).norm(dim=1), math.inf).tolist()
     ours = [image.attack_radius for image in found.images]
     assert all(a is not None and a <= 1.02 * b for a, b in zip(ours, theirs, strict=True))
+
+
+def test_the_network_alone_is_searched_with_a_third_of_the_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first screen says: so its bound may be above that of an audit."""
+    works: list[float] = []
+    solve = PairConstants._solve
+
+    def solved(self: PairConstants, graph: Graph, work: float) -> PairBound:
+        works.append(work)
+        return solve(self, graph, 0.0)
+
+    monkeypatch.setattr(PairConstants, "_solve", solved)
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
+    found = lipaudit.certify(net, torch.randn(1, 4), input_shape=(1, 4), effort="quick", attack_steps=0)
+    assert works[:2] == [EFFORTS["quick"] / 3] * 2
+    assert sum(works[2:]) == pytest.approx(EFFORTS["quick"] / 3)
+    assert dict(answer_lines(found))["Lipschitz bound (l2)"].endswith("certified, with a third of the effort")
+    none = lipaudit.certify(net, torch.randn(1, 4), input_shape=(1, 4), effort="none", attack_steps=0)
+    assert "effort" not in dict(answer_lines(none))["Lipschitz bound (l2)"]

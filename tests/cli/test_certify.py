@@ -145,3 +145,10 @@ def test_an_interrupted_run_says_how_to_continue(
     state = str(tmp_path / "digits.state")
     assert main(["certify", MODEL, array, "--state", state]) == 130
     assert f"what is done is kept in {state}; run the same command to continue" in capsys.readouterr().err
+
+
+def test_errors_name_the_images_as_they_were_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", MODEL, str(tmp_path), *QUICK]) == 2
+    message = capsys.readouterr().err
+    assert f"IMAGES {tmp_path}: the folder holds no image" in " ".join(message.split())
+    assert "--images" not in message
