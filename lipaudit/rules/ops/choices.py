@@ -11,11 +11,12 @@ import torch
 
 from lipaudit.graph.node import Constant, Node
 from lipaudit.graph.ops import aten
-from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
+from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS, OrderedPairs
 from lipaudit.graph.passes.sector_pairs import SECTOR_PAIRS, SectorPairs
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.induced_facets import picked, same_in_every_norm
 from lipaudit.rules.interval_facets import entries_of_input
+from lipaudit.rules.movement import Move, Movement, Neighbourhood
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import count_refs, interval_of_operand, repeats, root, shape_of, stretch
 from lipaudit.rules.radii_facets import picked_entries
@@ -153,6 +154,40 @@ def ordered_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) 
         for axes, log in operands[0].radii.logs.items()
     }
     return (Radii(node.output.shape, logs).sharpest(),)
+
+
+@PAIRS.movement
+def ordered_pairs_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """A pair that keeps its order picks what it picks at the centre; any other may be exchanged.
+
+    Of a pair a, b that may be exchanged the derivative is B + t [[1, -1], [-1, 1]] with |t| <= 1, whose norm moves by at most 2, and the
+    gradients of both outputs by at most |grad a| + |grad b|. max(a, b) is at least the entry w that is the larger one at the centre, and
+    above it by at most high_v - low_w, v the other one; min(a, b) = a + b - max(a, b). At a tie B may pick either, or their mean.
+    """
+    payload: OrderedPairs = node.payload
+    if len({block for pair in payload.pairs for block in pair}) < 2 * len(payload.pairs):
+        return None
+    (rows,) = operands
+    scale, gains, least, most = (torch.zeros_like(rows.centre) for _ in range(4))
+    blocks = [
+        t.split(payload.sizes, payload.axis)  # type: ignore[no-untyped-call]
+        for t in (rows.centre, rows.centre - rows.below, rows.centre + rows.above, rows.gradients)
+    ]
+    views = [t.split(payload.sizes, payload.axis) for t in (scale, gains, least, most)]  # type: ignore[no-untyped-call]
+    for a, b in payload.pairs:
+        (centre_a, centre_b), (low_a, low_b), (high_a, high_b), (steep_a, steep_b) = ((t[a], t[b]) for t in blocks)
+        kept = (low_a > high_b) | (low_b > high_a)
+        rising, falling = high_b - low_a, high_a - low_b  # of b above a, and of a above b
+        above = torch.where(
+            centre_a > centre_b, rising, torch.where(centre_a < centre_b, falling, rising.maximum(falling))
+        )
+        above = torch.where(kept, 0.0, above.clamp_min(0.0))
+        for block in (a, b):
+            views[0][block].copy_(torch.where(kept, 0.0, 2.0))
+            views[1][block].copy_(torch.where(kept, 0.0, (steep_a + steep_b) / 2))
+        views[2][b].copy_(-above)
+        views[3][a].copy_(above)
+    return Movement((Move(scale, (), gains),), (least, most))
 
 
 PAIRS.interval(entries_of_input)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import torch
+
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.interval_facets import ZERO
+from lipaudit.rules.movement import Move, Movement, Neighbourhood
 from lipaudit.rules.operands import (
     constant,
     enclosed,
@@ -80,6 +83,25 @@ def prelu(node: Node, _settings: Settings) -> Effect:
 def parametric_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     """The values on both sides of 0, for all of the weights."""
     return _leaky(intervals[0], interval_of_operand(node, "weight", intervals))
+
+
+@PRELU.movement
+def parametric_slopes_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The slope of an entry that can be on both sides of 0 moves by |1 - w|, that of any other not at all.
+
+    Where the centre is above 0, f(x) - f(c) - (x - c) = (w - 1) min(x, 0); else f(x) - f(c) - w (x - c) = (1 - w) max(x, 0).
+    """
+    weight = constant(node, "weight")
+    if weight is None:
+        return None
+    (rows,) = operands
+    axes = (1,) * max(0, rows.centre.dim() - 2)
+    slope = weight.to(rows.centre) if weight.numel() == 1 else weight.to(rows.centre).reshape(-1, *axes)
+    low, high = rows.centre - rows.below, rows.centre + rows.above
+    steepness = (1 - slope).expand(rows.centre.shape)
+    move = Move(torch.where((low <= 0) & (high > 0), steepness.abs(), 0.0), ())
+    excess = torch.where(rows.centre > 0, -steepness * low.clamp_max(0.0), steepness * high.clamp_min(0.0))
+    return Movement((move,), (excess.clamp_max(0.0), excess.clamp_min(0.0)))
 
 
 @CLAMP.constant(formula="1 (0 where the limits meet)", source=SLOPE, exact=True, entrywise=True)
