@@ -6,6 +6,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 from huggingface_hub import ModelCard
 from junitparser import JUnitXml
 
@@ -15,7 +16,8 @@ from tests.docs.commands import ROOT, blocks, copy_of_the_samples, run_page, scr
 GATES, EXPORTS = ROOT / "docs" / "gates.md", ROOT / "docs" / "exports.md"
 
 
-def test_the_commands_of_gates(tmp_path: Path) -> None:
+def test_the_commands_of_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
     copy_of_the_samples(tmp_path)
     (table,) = blocks(GATES, "toml")
     (tmp_path / "pyproject.toml").write_text(table, encoding="utf-8")
