@@ -73,11 +73,16 @@ def test_the_first_screen_fits_the_terminal(spec: str, width: int, height: int) 
     assert "\x1b[1m" in shown
 
 
-def test_a_real_audit_leaves_its_first_screen_and_nothing_of_its_progress() -> None:
-    shown = on_a_terminal(REAL, "sample_models/digits_resnet.onnx")
+@pytest.mark.parametrize(
+    "args", [("sample_models/digits_resnet.onnx", "--effort", "none"), ("tests.fleet.networks:dense", "--input", "1x6")]
+)
+def test_a_real_audit_leaves_its_first_screen_and_nothing_of_its_progress(args: tuple[str, ...]) -> None:
+    shown = on_a_terminal(REAL, *args)
     lines = as_seen(shown)
     assert "loading" in shown
-    assert lines[0].startswith("sample_models/digits_resnet.onnx · onnx")
+    assert lines[0].startswith(f"{args[0]} · ")
+    if "--effort" not in args:
+        assert "searching, about 10^" in shown
     assert_fits(lines, 80, 24)
 
 

@@ -24,6 +24,7 @@ def test_the_commands_of_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     config = find_config(tmp_path)
     assert config is not None
     assert {key.replace("_", "-") for key in config.values} == set(tomllib.loads(table)["tool"]["lipaudit"])
+    (tmp_path / "pyproject.toml").write_text(table.replace('"standard"', '"none"'), encoding="utf-8")
     run_page(GATES, tmp_path)
     cases = [case for suite in JUnitXml.fromfile(str(tmp_path / "gates.xml")) for case in suite]
     assert [case.name for case in cases if case.result] == ["/stem/stem.0/Conv"]
