@@ -37,6 +37,8 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 # Searches for a bound of their own are for so many pairs of classes; with more of them the bounds of logits and features count.
 MOST_PAIRS = 64
+# Operations that the bounds on one ball may take.
+_BALL_WORK = 1e11
 # What norms of rows, products and sums of a few numbers may round, generously.
 _ROUNDING = 1 + 2.0**-40
 Pair = tuple[int, int]
@@ -164,7 +166,7 @@ class PairConstants:
         (name,) = self.classifier.simple.inputs
         if self._wider is None:
             self._wider = self._problem(self.classifier.simple, GLOBAL, None, 0.0).propagation
-        problem = self._problem(self.classifier.simple, ball({name: image}, radius), self._wider, 0.0)
+        problem = self._problem(self.classifier.simple, ball({name: image}, radius), self._wider, _BALL_WORK)
         values = problem.propagation.values
         logits, features = (
             _bound(values[name], "product") for name in (self.classifier.simple.outputs[0], self.classifier.read.name)

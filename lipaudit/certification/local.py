@@ -29,6 +29,8 @@ _MARGIN, _NEAR = (
     0.01,
 )  # how far off the ends of an interval of logarithms a next radius is kept: a part of it, and at most
 _LARGEST, _FAR = 1e300, 700.0
+# how far a next radius is below one that fails, and from where on an excess says no more than its sign; both as logarithms
+_DROP, _STEEP = math.log(32.0), 4.0
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,16 @@ class _Search:
             self._high = min(self._high, radius)
             self._low = max(self._low, certified)
         opposite = [point for point in self._points if (point[1] >= 0) != (excess >= 0)]
-        self._points = [*(opposite or self._points)[-1:], (math.log(radius), excess)]
+        self._points = [*(opposite or self._points)[-1:], (math.log(radius), max(-_STEEP, min(_STEEP, excess)))]
         if not self._high > self._low * (1 + _GAIN):
             return False
         self.radius = self._next(radius, reach)
         return True
 
     def _next(self, radius: float, reach: float) -> float:
-        """By the line through two points, else half way to what is reached; kept off the ends."""
+        """By the line through two points, else half way to what is reached, or less far down; kept off the ends."""
         guess = 0.5 * (math.log(radius) + math.log(min(max(reach, self._low, 1e-300), self._high)))
+        guess = max(guess, math.log(radius) - _DROP)  # where bounds explode, the crossing is not far below
         if len(self._points) == 2:
             (x, up), (y, down) = self._points
             if (up - down) * (y - x) > 0:  # the excess falls

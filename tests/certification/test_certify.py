@@ -10,7 +10,7 @@ from torch import nn
 
 import lipaudit
 from lipaudit.auditing.values import EFFORTS
-from lipaudit.certification import constants
+from lipaudit.certification import constants, local
 from lipaudit.certification.constants import PairBound, PairConstants
 from lipaudit.errors import GraphError, UsageError
 from lipaudit.errors.certification import NoDecisionError
@@ -238,6 +238,22 @@ def test_the_digits_are_certified_below_what_attacks_reach() -> None:
     for image in found.images:
         assert image.attack_radius is not None
         assert 1e-6 < image.radius <= image.attack_radius < 1
+
+
+@pytest.mark.parametrize("crossing", [1e-4, 3e-3, 0.05])
+def test_the_search_finds_where_bounds_explode(monkeypatch: pytest.MonkeyPatch, crossing: float) -> None:
+    """K(r) = 10 up to a tenth of the crossing, and beyond it by powers of r: four balls certify a fifth of the crossing."""
+
+    def certified(
+        _constants: object, _image: object, _margins: object, radius: float
+    ) -> tuple[local.LocalRadius, float]:
+        steep = (radius / crossing) ** 12
+        reach = min(100 * crossing, crossing / steep) if steep < 1e30 else 1e-30
+        return local.LocalRadius(min(radius, reach if reach >= radius else 1e-30), 0, None), reach
+
+    monkeypatch.setattr(local, "_certified", certified)
+    found = local.local_radius(None, torch.ones(1, 1), None, 1e-25, 0.3, 4)  # type: ignore[arg-type]
+    assert crossing / 5 <= found.radius <= crossing
 
 
 def test_balls_certify_radii_of_the_digits_that_global_bounds_do_not_reach() -> None:
