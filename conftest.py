@@ -20,9 +20,9 @@ _WORKERS = 2
 # folders and files whose audits search for a tighter bound of the network unless they say otherwise
 _SEARCHING = {"docs", "forms", "sample_models", "test_effort.py"}
 _PROCESSES = "processes"
-# what a test file imports where it starts processes or sends signals
+# what a test file imports where it starts processes or sends signals; commands of pages, which take their time, wait for nobody
 _STARTER = re.compile(
-    r"^\s*(import|from) (multiprocessing|signal|subprocess|tests\.docs\.(commands|recipes)"
+    r"^\s*(import|from) (multiprocessing|signal|subprocess"
     r"|tests\.fleet\.(dask_cluster|fleets)|tests\.formats\.browser)\b",
     re.MULTILINE,
 )
