@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import lipaudit
 from lipaudit.auditing.diff_scope import IncomparableError
 from lipaudit.auditing.request import AuditOptions, AuditRequest
 from lipaudit.auditing.run import run_audit
-from lipaudit.auditing.values import DEFAULT_EFFORT
+from lipaudit.auditing.values import DEFAULT_EFFORT, EFFORTS
 from lipaudit.cli import main
 from lipaudit.gates.report import gate_problem
+from lipaudit.network.forms import bound as forms
+from lipaudit.network.forms.tighten import Tightened
 from lipaudit.network.forms.watch import Watch
 from lipaudit.records.report import AuditReport, SegmentRecord
 from tests.places import SAMPLES
@@ -156,3 +159,18 @@ def test_a_diff_says_that_a_search_was_interrupted() -> None:
     (note,) = (note for note in lipaudit.diff(interrupted, whole).notes if "interrupted" in note)
     assert note.startswith("The search for a tighter bound was interrupted before: ")
     assert not any("interrupted" in note for note in lipaudit.diff(whole, whole).notes)
+
+
+def test_more_effort_is_never_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, spent = forms._tightened, list[float]()
+
+    def worse_with_more_work(*arguments: object) -> Tightened:
+        spent.append(arguments[1].work)  # type: ignore[attr-defined]
+        result = search(*arguments)  # type: ignore[arg-type]
+        return result if len(spent) == 1 else replace(result, log_upper=result.log_upper + 0.1)
+
+    net = mlp(4, 8, 8, 3)
+    quick = lipaudit.audit(net, (1, 4), effort="quick").network.upper_bound
+    monkeypatch.setattr(forms, "_tightened", worse_with_more_work)
+    assert lipaudit.audit(net, (1, 4), effort="thorough").network.upper_bound == quick
+    assert spent == [EFFORTS[effort] for effort in ("quick", "standard", "thorough")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -21,6 +22,8 @@ from lipaudit.network.forms.warm_start import WarmStart, warm_start
 
 # The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
 _FIRST, _LEAST_EVALUATIONS = 0.25, 30
+STAGES = (5e10, 5e11)
+"""Operations of the searches that come before one with more, which is then never worse than these: those of the lesser efforts."""
 # A search with so few operations takes seconds on one thread, and finds the same on every number of threads.
 _ON_ONE_THREAD = 5e10
 
@@ -38,12 +41,9 @@ def quadratic_forms(problem: Problem) -> Result:
             return NotApplicable(
                 NAME, "The product of the operations' constants is attained for some slopes of the activations."
             )
-        chain = plan(program, problem.propagation, limits_for(problem.work))
-        if chain is None:
+        tightened = _least(program, problem, start)
+        if tightened is None:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
-        one_thread = _one_thread() if problem.work <= _ON_ONE_THREAD else nullcontext()
-        with one_thread, problem.watch.searching(problem.work):
-            tightened = _tightened(program, problem, chain, start)
     except NoProgramError as error:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except InfeasibleError as error:
@@ -67,6 +67,32 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _least(program: Program, problem: Problem, start: WarmStart | None) -> Tightened | None:
+    """The best of searches with more and more work, up to ``problem.work``; None where no part of the network has forms.
+
+    Larger forms have fewer cuts, but fewer evaluations: what they find can be worse. Only the last search starts at a certificate.
+    """
+    best: Tightened | None = None
+    infeasible: InfeasibleError | None = None
+    for work in (*(stage for stage in STAGES if stage < problem.work), problem.work):
+        stage = replace(problem, work=work)
+        chain = plan(program, problem.propagation, limits_for(work))
+        if chain is None:
+            continue
+        with _one_thread() if work <= _ON_ONE_THREAD else nullcontext(), problem.watch.searching(work):
+            try:
+                tightened = _tightened(program, stage, chain, start if work == problem.work else None)
+            except InfeasibleError as error:
+                infeasible = error
+                continue
+        best = tightened if best is None or tightened.log_upper < best.log_upper else best
+        if problem.watch.ended:
+            break
+    if best is None and infeasible is not None:
+        raise infeasible
+    return best
 
 
 def _tightened(program: Program, problem: Problem, chain: Chain, start: WarmStart | None) -> Tightened:
