@@ -61,9 +61,9 @@ def claim(report: AuditReport, limit: float = 1.0, tolerance: float = TOLERANCE)
     >>> claim(lipaudit.audit(net, input_shape=(1, 4))).verdict
     <Verdict.PROVED: 'proved'>
     """
-    if not (math.isfinite(limit) and limit > 0):
+    if not (_is_finite(limit) and limit > 0):
         raise InvalidValueError("limit", "a finite number above 0", limit)
-    if not (math.isfinite(tolerance) and tolerance >= 0):
+    if not (_is_finite(tolerance) and tolerance >= 0):
         raise InvalidValueError("tolerance", "a finite number from 0", tolerance)
     network = report.network
     allowed = Fraction(limit) * (1 + Fraction(tolerance))
@@ -94,3 +94,7 @@ def _missing(report: AuditReport, over: str) -> str:
     if report.network.rigor == "estimate":
         return f"the network's figure is an estimate ({report.settings.method}), which is no bound"
     return f"the upper bound{over} fits no float"
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -68,8 +68,11 @@ def test_an_estimate_proves_nothing() -> None:
     assert claim(fakes.estimate("ryu2019", estimate=0.5, log10_estimate=math.log10(0.5))).verdict is Verdict.OPEN
 
 
-@pytest.mark.parametrize(("limit", "tolerance"), [(0.0, 0.0), (math.nan, 0.0), (1.0, -0.1), (math.inf, 0.0)])
-def test_a_claim_that_is_none_is_refused(limit: float, tolerance: float) -> None:
+@pytest.mark.parametrize(
+    ("limit", "tolerance"),
+    [(0.0, 0.0), (math.nan, 0.0), (1.0, -0.1), (math.inf, 0.0), ("1", 0.0), (True, 0.0), (1.0, "0"), (1.0, None)],
+)
+def test_a_claim_that_is_none_is_refused(limit: Any, tolerance: Any) -> None:
     with pytest.raises(InvalidValueError, match="must be a finite number"):
         claim(report(1.0, None), limit, tolerance)
 
