@@ -41,7 +41,8 @@ def quadratic_forms(problem: Problem) -> Result:
             return NotApplicable(
                 NAME, "The product of the operations' constants is attained for some slopes of the activations."
             )
-        tightened = _least(program, problem, start)
+        with problem.watch.searching(problem.work):
+            tightened = _least(program, problem, start)
         if tightened is None:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
     except NoProgramError as error:
@@ -81,7 +82,7 @@ def _least(program: Program, problem: Problem, start: WarmStart | None) -> Tight
         chain = plan(program, problem.propagation, limits_for(work))
         if chain is None:
             continue
-        with _one_thread() if work <= _ON_ONE_THREAD else nullcontext(), problem.watch.searching(work):
+        with _one_thread() if work <= _ON_ONE_THREAD else nullcontext():
             try:
                 tightened = _tightened(program, stage, chain, start if work == problem.work else None)
             except InfeasibleError as error:
