@@ -43,6 +43,7 @@ SLOW = "takes more than a minute"
 GPU = "needs a GPU"
 OTHER = "is a command of another tool"
 CLUSTER = "needs a Dask cluster, which tests/fleet/test_cluster.py starts"
+DOMAINS = "tests/docs/test_domains.py runs it, and compares what it prints"
 COMPARED = "takes half a minute; tests/auditing/test_compare.py compares the figures that docs/compare.md shows, and runs the verb"
 LEFT_OUT = {
     "README.md": {
@@ -95,7 +96,11 @@ LEFT_OUT = {
         "python benchmarks/coverage.py zoo.csv --summary": SLOW,
         "python benchmarks/coverage.py full.csv --full --max-params 30e6": SLOW,
     },
-    "domains.md": {"python -m benchmarks.local_mlp --networks 10": SLOW},
+    "domains.md": {
+        "python -m benchmarks.local_mlp --networks 10": SLOW,
+        "lipaudit sample_models/digits_se.onnx --domain ball --around digits.npy --radius 0.01 --effort none": DOMAINS,
+        "lipaudit sample_models/digits_se.onnx --domain pixels --mean 0 --std 1 --all --columns layer,op,factor,share,rigor": DOMAINS,
+    },
     "mobilenet_v2.md": {
         "lipaudit mobilenet_v2 --weights mobilenet_v2-b0353104.pth --lower-bound -o mobilenet_v2.txt": DOWNLOADS,
     },
