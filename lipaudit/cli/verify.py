@@ -43,8 +43,9 @@ def verify(ctx: click.Context, /, report: Path, model: str, certificate: str | N
     """Compute every upper bound of REPORT again from MODEL, and end with 1 where one does not hold.
 
     REPORT is a file that `lipaudit MODEL --format json -o FILE` wrote, CERTIFICATE the file of its --certificate, which only a bound below
-    the product of layer norms needs. The model is loaded and its layers are bounded anew; no search is made. What was altered is refused
-    with the exit code 1, a report whose figures contradict each other among it; 2 says that a file cannot be read.
+    the product of layer norms needs. The model is loaded and its layers are bounded anew; no search is made. An upper bound, a model or a
+    certificate that was altered is refused with the exit code 1, and so is a report whose figures contradict each other; 2 says that a
+    file cannot be read. What is measured, lower bounds and shares among it, is not verified.
     """
     debug: bool = ctx.find_root().obj.debug
     try:
