@@ -42,7 +42,8 @@ _BALL_WORK = 1e11
 # What norms of rows, products and sums of a few numbers may round, generously.
 _ROUNDING = 1 + 2.0**-40
 Pair = tuple[int, int]
-_LARGEST = 1e300
+LARGEST = 1e300
+"""What stands for a distance without a limit."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def quotient(margin: float, constant: float) -> float:
     """margin / L rounded down: 0 for an infinite constant, the largest float for a constant of 0."""
     if margin <= 0 or math.isinf(constant):
         return 0.0
-    return min(margin / constant * (1 - 2.0**-50), _LARGEST) if constant > 0 else _LARGEST
+    return min(margin / constant * (1 - 2.0**-50), LARGEST) if constant > 0 else LARGEST
 
 
 @dataclass(frozen=True, eq=False)

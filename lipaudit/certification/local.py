@@ -18,17 +18,15 @@ from dataclasses import dataclass
 
 import torch
 
-from lipaudit.certification.constants import PairConstants, quotient
+from lipaudit.certification.constants import LARGEST, PairConstants, quotient
 from lipaudit.certification.margins import Margins
 
 _GAIN = 1e-2  # radii that differ by less than this part are not told apart
 _WIDEST = 2.0**10  # of an image without a known limit, relative to what is certified
 _NARROW = 2.0**-6  # the first ball, relative to the largest radius in question
-_MARGIN, _NEAR = (
-    0.1,
-    0.01,
-)  # how far off the ends of an interval of logarithms a next radius is kept: a part of it, and at most
-_LARGEST, _FAR = 1e300, 700.0
+# how far off the ends of an interval of logarithms a next radius is kept: a part of it, and at most
+_MARGIN, _NEAR = 0.1, 0.01
+_FAR = 700.0  # the logarithm of a quotient that has no number
 # how far a next radius is below one that fails, and from where on an excess says no more than its sign; both as logarithms
 _DROP, _STEEP = math.log(32.0), 4.0
 
@@ -81,7 +79,7 @@ class _Search:
     def goes_on(self, reach: float, certified: float) -> bool:
         """Choose the next radius, given margin / K at the last one and what it certified; False where nothing more can be gained."""
         radius = self.radius
-        excess = math.log(reach / radius) if 0 < reach < _LARGEST else math.copysign(_FAR, reach - radius)
+        excess = math.log(reach / radius) if 0 < reach < LARGEST else math.copysign(_FAR, reach - radius)
         if excess >= 0:
             self._low = max(self._low, radius)
             self._high = min(self._high, max(reach, radius))  # on a larger ball the slope is not smaller

@@ -25,7 +25,7 @@ _FIRST, _LEAST_EVALUATIONS = 0.25, 30
 STAGES = (5e10, 5e11)
 """Operations of the searches that come before one with more, which is then never worse than these: those of the lesser efforts."""
 # A search with so few operations takes seconds on one thread, and finds the same on every number of threads.
-_ON_ONE_THREAD = 5e10
+_ON_ONE_THREAD = STAGES[0]
 
 
 def quadratic_forms(problem: Problem) -> Result:
@@ -75,7 +75,7 @@ def _least(program: Program, problem: Problem, start: WarmStart | None) -> Tight
 
     Larger forms have fewer cuts, but fewer evaluations: what they find can be worse. Only the last search starts at a certificate.
     """
-    best: Tightened | None = None
+    results = list[Tightened]()
     infeasible: InfeasibleError | None = None
     for work in (*(stage for stage in STAGES if stage < problem.work), problem.work):
         stage = replace(problem, work=work)
@@ -84,16 +84,15 @@ def _least(program: Program, problem: Problem, start: WarmStart | None) -> Tight
             continue
         with _one_thread() if work <= _ON_ONE_THREAD else nullcontext():
             try:
-                tightened = _tightened(program, stage, chain, start if work == problem.work else None)
+                results.append(_tightened(program, stage, chain, start if work == problem.work else None))
             except InfeasibleError as error:
                 infeasible = error
                 continue
-        best = tightened if best is None or tightened.log_upper < best.log_upper else best
         if problem.watch.ended:
             break
-    if best is None and infeasible is not None:
+    if not results and infeasible is not None:
         raise infeasible
-    return best
+    return min(results, key=lambda each: each.log_upper, default=None)
 
 
 def _tightened(program: Program, problem: Problem, chain: Chain, start: WarmStart | None) -> Tightened:

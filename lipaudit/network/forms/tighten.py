@@ -33,7 +33,8 @@ _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
 _LEAST = (2.0**-40, 2.0**-30, 2.0**-20)
 # How far a point that is not feasible everywhere is moved towards one that is.
 _MOVED = (2.0**-16, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-3)
-_FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+"""What a point raises at which the forms prove nothing."""
 _STARTS = ("norm", "forward", "perron")
 # What a start with its value, a look at all frequencies and a proof cost in evaluations of value and gradient.
 START, LOOK, _PROOF = 1.5, 0.6, 2.5
@@ -149,7 +150,7 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
         try:
             logs = chain.start(how)
             value, _ = chain.value(logs, math.inf)
-        except _FAILURES:
+        except FAILURES:
             continue
         if best is None or value < best[0]:
             best = value, logs
@@ -173,7 +174,7 @@ def _searched(
         def objective(x: torch.Tensor, sharp: float = sharp) -> tuple[float, torch.Tensor] | None:
             try:
                 value, slope = chain.value(x, sharp)
-            except _FAILURES:
+            except FAILURES:
                 value, slope = math.inf, x
             watch.evaluated(each, value / 2)
             return None if math.isinf(value) else (value, slope)
@@ -206,7 +207,7 @@ def _proves(chain: Chain, logs: torch.Tensor) -> bool:
     """Whether multipliers prove something on the frequencies that are searched on."""
     try:
         chain.value(logs, math.inf)
-    except _FAILURES:
+    except FAILURES:
         return False
     return True
 
@@ -231,7 +232,7 @@ def _proved(chain: Chain, logs: torch.Tensor, anchor: torch.Tensor, used: int) -
     for candidate in candidates:
         try:
             log_upper, terms = chain.certified(candidate)
-        except _FAILURES:
+        except FAILURES:
             continue
         if best is None or log_upper < best.log_upper:
             best = Tightened(chain, candidate, log_upper, tuple(terms), used)

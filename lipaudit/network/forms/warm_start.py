@@ -15,17 +15,15 @@ from lipaudit.network.bound import Problem
 from lipaudit.network.forms.certificate import Certificate, CertificateError, fitted
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.cost import cost
-from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.proof import Part
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.steps import Program
-from lipaudit.network.forms.tighten import LOOK, START, START_AND_PROOF
+from lipaudit.network.forms.tighten import FAILURES, LOOK, START, START_AND_PROOF
 from lipaudit.network.propagate import Propagation
 
 # By how much multipliers are raised, one after the other, until they prove something of the new weights: a little, to twice.
 _RAISED = (0.0, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-4, 2.0**-2, 1.0)
 _COLD = ("norm", "perron")
-_FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ def warm_start(problem: Problem, program: Program) -> WarmStart | None:
         try:
             cold = chain.start(how)
             value = _value(chain, cold)
-        except _FAILURES:
+        except FAILURES:
             continue
         if value < best[0]:
             best = value, cold
@@ -121,7 +119,7 @@ def _value(chain: Chain, logs: torch.Tensor) -> float:
     """log of the bound of L^2 on all frequencies; infinite where the multipliers prove nothing."""
     try:
         return math.fsum(float(values.max()) for values in chain.by_frequency(logs))
-    except _FAILURES:
+    except FAILURES:
         return math.inf
 
 
