@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.forms_networks import NETWORKS
+from benchmarks.forms_networks import NETWORKS, RESNET20
 from lipaudit.auditing.values import EFFORTS
 
 
@@ -33,13 +33,15 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "models")
     parser.add_argument("--here", action="store_true", help="measure one network with one effort in this process")
     arguments = parser.parse_args()
+    if "resnet20_cifar" in arguments.networks and not (arguments.weights / RESNET20).is_file():
+        parser.error(f"resnet20_cifar needs the file {arguments.weights / RESNET20}: name its folder with --weights")
     for name in arguments.networks:
         for effort in arguments.effort:
             if arguments.here:
                 print(measured(name, effort, arguments.weights), flush=True)
                 continue
             command = [sys.executable, "-m", "benchmarks.forms_large", name, "--effort", effort, "--here"]
-            subprocess.run([*command, "--weights", str(arguments.weights)], check=False, env={**os.environ})
+            subprocess.run([*command, "--weights", str(arguments.weights)], check=True, env={**os.environ})
 
 
 def measured(name: str, effort: str, weights: Path) -> str:

@@ -12,6 +12,7 @@ from torch.nn import functional
 from tests.models.cifar_resnet20 import Block
 
 Shape = tuple[int, ...]
+RESNET20 = "cifar_resnet/resnet20-12fca82f.th"
 
 
 class CifarResNet(nn.Module):
@@ -37,8 +38,9 @@ def cifar_resnet(depth: int) -> Callable[[Path], tuple[nn.Module, Shape]]:
     def build(weights: Path) -> tuple[nn.Module, Shape]:
         network = CifarResNet((depth - 2) // 6)
         if depth == 20:
-            path = weights / "cifar_resnet" / "resnet20-12fca82f.th"
-            state: Mapping[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+            state: Mapping[str, torch.Tensor] = torch.load(weights / RESNET20, map_location="cpu", weights_only=True)[
+                "state_dict"
+            ]
             network.load_state_dict({name.removeprefix("module."): value for name, value in state.items()})
         return network, (3, 32, 32)
 

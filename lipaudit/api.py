@@ -90,7 +90,7 @@ def audit(
         domain: "global" (all inputs), "pixels" (images with pixels in [0, 1], normalised as the model expects it) or "ball"
             (within ``radius`` of ``around``).
         around, radius: centre and radius of the ball. An image file counts in pixels in [0, 1], before the model's own
-            normalisation; a tensor or tensor file (.npy, .pt) in the network's own input. A folder of images (or of folders of
+            normalisation; a tensor or tensor file (.npy, .npz, .pt) in the network's own input. A folder of images (or of folders of
             images), or a batch of inputs: one ball around each, and the largest of their bounds; ``network.balls`` has every one.
         norm_domain: the norm in which the ball has its radius: "l2", or "linf", where every entry is within the radius.
         mean, std: the normalisation (pixel - mean) / std, one number per channel or one for all, where the model's own is not

@@ -13,10 +13,11 @@ from lipaudit.auditing.request import LARGEST, AuditOptions
 from lipaudit.errors.images import NoImagesError
 from lipaudit.errors.inputs import CentreError, SeveralInputsError
 from lipaudit.frontends.image_files import SUFFIXES, pictures_below
+from lipaudit.frontends.images import images_and_labels
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.normalisation import check_channels, known_normalisation, normalise, of_equal_length
 from lipaudit.frontends.picture import fits_pictures, read_picture
-from lipaudit.frontends.tensors import read_tensor
+from lipaudit.frontends.tensors import read_content
 from lipaudit.network.domain import Domain, ball, cube
 from lipaudit.option_names import spell
 
@@ -84,9 +85,9 @@ def _around_tensors(request: AuditOptions, loaded: LoadedModel) -> tuple[Ball, .
     """The ball around a tensor, or one around each entry of a batch of another size than the network's own of 1."""
     around, shape = request.around, tuple(next(iter(loaded.input_shapes.values())))
     assert around is not None
-    centre = read_tensor(around, spell("around", around)) if isinstance(around, str) else around.detach()
-    if centre.layout is not torch.strided or centre.is_meta or centre.is_quantized:
-        raise CentreError("is a sparse, quantised or empty (meta) tensor", "give a plain one")
+    named = spell("around", around) if isinstance(around, str) else spell("around")
+    content = read_content(around, named) if isinstance(around, str) else around
+    centre = images_and_labels(content, named)[0].detach()
     centre = centre.cpu()
     if centre.dim() == len(shape) - 1:
         centre = centre[None]
@@ -98,7 +99,9 @@ def _around_tensors(request: AuditOptions, loaded: LoadedModel) -> tuple[Ball, .
             Ball(str(i), _around_tensor(request, loaded, each, i)) for i, each in enumerate(torch.split(centre, 1))
         )
     if sizes != shape:
-        raise CentreError(f"has the shape {sizes}, and the network's input {shape}{_batches(shape)}")
+        raise CentreError(
+            f"has the shape {sizes}, and the network's input {shape}{_batches(shape)}", "give one of this shape"
+        )
     return (Ball("", _around_tensor(request, loaded, centre)),)
 
 

@@ -66,24 +66,27 @@ def verify(
         raise InvalidValueError("a report to verify", "an AuditReport", report, "AuditReport.load reads a file")
     _check_has_bounds(report)
     resting = [bound for bound in _all_bounds(report) if bound.name == _FORMS and bound.figure is not None]
-    proof, problems = Certificate(), list[str]()
+    proof = Certificate()
     if resting:
         if certificate is None:
             raise MissingCertificateError(resting[0].certificate)
         proof, digest = read_certificate(os.fspath(certificate))
         known = {bound.certificate_sha256 for bound in resting} - {None}
         if known and known != {digest}:
-            problems.append(
-                f"The certificate is not the one that the report names: its SHA-256 is {digest}, not {', '.join(map(str, known))}."
+            named = ", ".join(map(str, known))
+            return Verification(
+                (f"The certificate is not the one that the report names: its SHA-256 is {digest}, not {named}.",),
+                0,
+                None,
             )
     request = _request(report, model, fix=fix, weights=weights, arch=arch, max_memory=max_memory)
     again = run_audit(request, certificate=proof)
-    problems += _differences(report, again)
+    problems = list(_differences(report, again))
     figures = list(_figures(report))
     computed = dict(_figures(again))
     for place, figure in figures:
         problem = _problem(place, figure, computed.get(place))
-        if problem and (reason := _reason(again)) and place in ("the network", f"the bound {_FORMS!r}"):
+        if problem and resting and (reason := _reason(again)) and place in ("the network", f"the bound {_FORMS!r}"):
             problem += f" ({reason})"
         problems += [problem] if problem else []
     return Verification(tuple(problems), len(figures), again.network.log10_upper_bound)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 from lipaudit.escaping import escape_markdown, printable
@@ -14,6 +16,7 @@ from lipaudit.text.numbers import count_text, lower_text, upper_text
 
 _FEWEST_ROWS = 3  # images below the shares, where not every row is asked for
 _AROUND_IMAGES = 4  # lines: how many there are, the heading with its rule, and a blank one
+_ROUNDING = 1e-9  # of a share times 1000
 _STEPS = 255  # of a pixel of 8 bits
 
 
@@ -91,13 +94,11 @@ def _answer(found: Certification) -> Iterable[tuple[str, str]]:
 
 
 def spread(values: Sequence[float], upwards: bool) -> str:
-    """Median and ends of numbers."""
+    """Median, the mean of the two middle numbers where there are as many on both sides, and ends of numbers."""
     text = upper_text if upwards else lower_text
-    ordered = sorted(values)
-    middle = ordered[(len(ordered) - 1) // 2]
-    if len(ordered) == 1:
-        return text(middle)
-    return f"{text(middle)} median, from {text(ordered[0])} to {text(ordered[-1])}"
+    if len(values) == 1:
+        return text(values[0])
+    return f"{text(statistics.median(values))} median, from {text(min(values))} to {text(max(values))}"
 
 
 def radius_text(radius: float) -> str:
@@ -114,8 +115,21 @@ def radius_text(radius: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent with one decimal, rounded down."""
-    return f"{int(share * 1000 + 1e-9) / 10:.1f}%"
+    """A share in percent with one decimal, rounded down: at least as much holds.
+
+    >>> percent(2 / 3), percent(1.0)
+    ('66.6%', '100.0%')
+    """
+    return f"{math.floor(share * 1000 + _ROUNDING) / 10:.1f}%"
+
+
+def percent_at_most(share: float) -> str:
+    """The same rounded up: an attack leaves at most as much.
+
+    >>> percent_at_most(2 / 3), percent_at_most(0.0)
+    ('66.7%', '0.0%')
+    """
+    return f"{math.ceil(share * 1000 - _ROUNDING) / 10:.1f}%"
 
 
 SHARE_HEAD = ("radius", "certified accuracy", "accuracy under attack", "certified decisions")
@@ -123,8 +137,9 @@ SHARE_HEAD = ("radius", "certified accuracy", "accuracy under attack", "certifie
 
 def share_cells(row: RadiusRecord) -> tuple[str, ...]:
     """The texts of one radius."""
-    accuracies = (row.certified_accuracy, row.attacked_accuracy)
-    return (radius_text(row.radius), *("" if a is None else percent(a) for a in accuracies), percent(row.certified))
+    certified = "" if row.certified_accuracy is None else percent(row.certified_accuracy)
+    attacked = "" if row.attacked_accuracy is None else percent_at_most(row.attacked_accuracy)
+    return radius_text(row.radius), certified, attacked, percent(row.certified)
 
 
 def _shares(rows: Sequence[RadiusRecord]) -> Grid:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")
 LABELS_FILE = "labels.csv"
 
 

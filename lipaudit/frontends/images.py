@@ -15,11 +15,12 @@ import torch
 
 from lipaudit.errors.images import ImagesError, ImageSizesError, LabelsError, NoImagesError, NoPictureError
 from lipaudit.errors.inputs import SeveralInputsError
-from lipaudit.frontends.image_files import LABELS_FILE, SUFFIXES, TENSOR_FILES, class_folders, pictures
+from lipaudit.frontends.image_files import LABELS_FILE, SUFFIXES, class_folders, pictures
 from lipaudit.frontends.labels import class_labels, listed_labels, read_labels
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.normalisation import check_channels, known_normalisation, normalise
 from lipaudit.frontends.picture import fits_pictures, read_picture
+from lipaudit.frontends.spec import TENSOR_SUFFIXES
 from lipaudit.frontends.tensors import read_content
 from lipaudit.option_names import spell
 
@@ -80,7 +81,7 @@ def read_images(
     name, shape = _free_input(loaded, option)
     if isinstance(source, str) and Path(source).expanduser().is_dir():
         images = _from_folder(Path(source).expanduser(), loaded, name, named, labels, limit, seed)
-    elif isinstance(source, str) and Path(source).suffix.lower() not in TENSOR_FILES:
+    elif isinstance(source, str) and Path(source).suffix.lower() not in TENSOR_SUFFIXES:
         images = _from_files([Path(source)], [Path(source).name], loaded, name, named)
         images = _labelled(images, labels)
     else:
@@ -151,7 +152,7 @@ def _from_tensor(
     limit: int | None,
     seed: int,
 ) -> Images:
-    tensor, own = _tensor_and_labels(read_content(source, named) if isinstance(source, str) else source, named)
+    tensor, own = images_and_labels(read_content(source, named) if isinstance(source, str) else source, named)
     batch = _batch(tensor.detach().cpu(), loaded.input_shapes[name], named)
     kept = _drawn(len(batch), limit, seed)
     total, batch = len(batch), batch[kept]
@@ -174,7 +175,7 @@ def _from_tensor(
     return images if own is None else replace(images, labels=listed_labels(own, total, named)[kept])
 
 
-def _tensor_and_labels(content: object, named: str) -> tuple[torch.Tensor, torch.Tensor | None]:
+def images_and_labels(content: object, named: str) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The images of a file, and their labels where it has them: a tensor, or images and labels by name or one behind the other."""
     if isinstance(content, torch.Tensor):
         return _plain(content, named), None
@@ -191,7 +192,7 @@ def _tensor_and_labels(content: object, named: str) -> tuple[torch.Tensor, torch
         return _plain(inputs[0], named), next((tensors[key] for key in _LABELS if key in tensors), None)
     if isinstance(content, tuple | list) and len(content) == 2 and all(isinstance(t, torch.Tensor) for t in content):
         return _plain(content[0], named), content[1]
-    raise ImagesError(named, f"it holds {type(content).__name__}, not a tensor of images, nor images and labels")
+    raise ImagesError(named, f"it holds {type(content).__name__}, not a tensor, nor images and labels")
 
 
 def _plain(tensor: torch.Tensor, named: str) -> torch.Tensor:
@@ -209,7 +210,12 @@ def _batch(tensor: torch.Tensor, shape: tuple[int, ...], named: str) -> torch.Te
         tensor = tensor[:, None]
     if tuple(tensor.shape[1:]) != sizes or tensor.dim() != len(shape):
         last = len(sizes) == 3 and tuple(tensor.shape[-3:]) == (*sizes[1:], sizes[0])
-        raise ImageSizesError(named, tuple(tensor.shape), shape, "put the channels in front" if last else "")
+        raise ImageSizesError(
+            named,
+            tuple(tensor.shape),
+            shape,
+            "put the channels in front" if last else "give them in this shape: resize or cut them",
+        )
     if not len(tensor):
         raise ImagesError(named, "it holds no image")
     return tensor

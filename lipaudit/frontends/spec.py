@@ -22,7 +22,7 @@ from lipaudit.option_names import spell
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".th", ".bin", ".ckpt", ".safetensors")
 TORCHSCRIPT_SUFFIXES = (".ts", ".torchscript")
 FILE_SUFFIXES = (".onnx", ".pt2", *TORCHSCRIPT_SUFFIXES, *CHECKPOINT_SUFFIXES)
-TENSOR_SUFFIXES = (".npy", ".pt", ".pth")
+TENSOR_SUFFIXES = (".npy", ".npz", ".pt", ".pth")
 HUB = "hf-hub:"
 HELD_VALUES = "a number, true, false, none, a list such as [[1,2,3]], or the name of a tensor file (.npy, .pt)"
 _REGISTRIES = ("torchvision", "timm")

@@ -65,7 +65,8 @@ def contradiction(document: Entry) -> str:
         return ""
     owners = [("network", network), *_domains(network)]
     return (
-        _of_outputs(network)
+        _of_domain(document, network)
+        or _of_outputs(network)
         or _of_ratio(network)
         or _of_images(network)
         or _of_balls(network)
@@ -180,6 +181,20 @@ def _of_bracket(part: Part) -> str:
     if lower is None or upper is None or lower <= upper or _close(lower, upper):
         return ""
     return f"{place} has a lower bound (10^{lower:.6g}) above its upper bound (10^{upper:.6g})"
+
+
+def _of_domain(document: Entry, network: Entry) -> str:
+    """Whether the network's figures are over the domain that was asked for, and pixels have a normalisation."""
+    settings, model = document.get("settings"), document.get("model")
+    asked = settings.get("domain", "global") if isinstance(settings, dict) else "global"
+    stated = network.get("domain", "global")
+    if stated != asked:
+        return f"network.domain is {stated!r} and settings.domain {asked!r}"
+    if stated == "pixels" and isinstance(model, dict) and model.get("preprocessing") is None:
+        return (
+            "network.domain is 'pixels' and model.preprocessing is missing, without which nobody knows what a pixel is"
+        )
+    return ""
 
 
 def _of_outputs(network: Entry) -> str:

@@ -445,6 +445,7 @@ class AuditReport:
 
 # what else lipaudit writes as JSON, by its kind
 _OTHERS = {
+    "certification": "a certification of images, no report of an audit: read it with Certification.from_json",
     "comparison": "a comparison of methods, no report of an audit: read it with Comparison.from_json",
     "diff": "a diff of two reports, no report of an audit: read it with ReportDiff.from_json",
     "fleet": "the first line of a fleet's record, no report of an audit: `lipaudit export` and `lipaudit diff` read the whole record",

@@ -17,6 +17,7 @@ from lipaudit.text.method import is_refuted, is_undefined
 from lipaudit.text.numbers import (
     count_text,
     estimate_text,
+    is_slightly_above_one,
     log10_estimate_text,
     log10_upper_text,
     lower_text,
@@ -193,6 +194,8 @@ def figure_text(figure: Figure | None) -> str:
 
     >>> figure_text(Figure(4.31123, value=20477.3)), figure_text(Figure(1.390866, value=24.5961)), figure_text(Figure(412.305))
     ('≤ 10^4.312 (2.048e+04)', '≤ 24.6 (10^1.391)', '≤ 10^412.31')
+    >>> figure_text(Figure(8.2e-7, value=1.0000019))
+    '≤ 1.000002'
     >>> figure_text(Figure(0.39794, "estimate", 2.5)), figure_text(Figure.of(0.0)), figure_text(None)
     ('~2.5 (10^0.3979)', '0', '')
     """
@@ -210,7 +213,7 @@ def _both(figure: Figure, plain: str | None, shown: Callable[[float], str]) -> s
     """A figure and its power of ten, the more readable of the two first."""
     if figure.value is None or plain is None:
         return f"10^{shown(figure.log10)}"
-    if figure.log10 == -math.inf:
+    if figure.log10 == -math.inf or is_slightly_above_one(figure.value):
         return plain
     power = f"10^{shown(figure.log10)}"
     if _PLAIN_FROM <= figure.value < _PLAIN_TO:

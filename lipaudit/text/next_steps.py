@@ -13,6 +13,7 @@ from lipaudit.text.domain import finite_elsewhere, is_not_lowered_by_its_ball, m
 from lipaudit.text.method import has_estimates, is_undefined
 
 MOST = 3
+_NEAR_ONE = math.log10(1.01)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ def _steps(report: AuditReport, gated: bool) -> Iterable[NextStep]:
         return
     if settings.structure:
         return
-    if network.lower is None and network.log10 > 0:
+    if _may_be_one_lipschitz(report) and not gated:
+        yield NextStep("whether it is 1-Lipschitz", "--claim 1")
+    elif network.lower is None and network.log10 > 0:
         yield NextStep("how far it does stretch", "--lower-bound")
     if network.rigor == "estimate":
         return
@@ -64,6 +67,11 @@ def _steps(report: AuditReport, gated: bool) -> Iterable[NextStep]:
         yield NextStep("fail a build above it", f"--max-log10-bound {_gate(network.log10)}")
     topics = "bound share" if any(layer.share is not None for layer in report.layers) else "bound"
     yield NextStep("what the figures mean", type=f"lipaudit explain {topics}")
+
+
+def _may_be_one_lipschitz(report: AuditReport) -> bool:
+    """Whether the bound over all inputs is a little above 1, or 1."""
+    return report.network.domain == "global" and 0 <= report.network.log10 < _NEAR_ONE
 
 
 def _gate(log10: float) -> str:

@@ -17,17 +17,32 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 DIGITS = 4
 MOST = 5  # names and layers shown before "and n more"
+_LEAST_EXCESS = Decimal("1e-7")  # above 1, that is shown
 # More digits than any float needs (767), so that no step but the wanted rounding ever rounds.
 _EXACT = decimal.Context(prec=1100, Emin=-999_999, Emax=999_999)
 
 
 def upper_text(value: float, digits: int = DIGITS) -> str:
-    """An upper bound (plain units) rounded up to ``digits`` significant digits.
+    """An upper bound (plain units) rounded up to ``digits`` significant digits; slightly above 1 its excess, to one digit.
 
     >>> upper_text(4.51441), upper_text(123456.0), upper_text(0.25)
     ('4.515', '1.235e+05', '0.25')
+    >>> upper_text(1.0000019), upper_text(1 + 1e-15)
+    ('1.000002', '1.0000001')
     """
+    if is_slightly_above_one(value, digits):
+        excess = max(Decimal(value) - 1, _LEAST_EXCESS)
+        return f"{1 + excess.quantize(Decimal((0, (1,), excess.adjusted())), ROUND_CEILING, _EXACT):f}"
     return _significant(Decimal(value), digits, ROUND_CEILING)
+
+
+def is_slightly_above_one(value: float, digits: int = DIGITS) -> bool:
+    """Whether ``digits`` significant digits, rounded up, hide how little an upper bound is above 1.
+
+    >>> is_slightly_above_one(1.0000019), is_slightly_above_one(1.0), is_slightly_above_one(1.002)
+    (True, False, False)
+    """
+    return 1 < value < 1 + 10.0 ** (1 - digits)
 
 
 def lower_text(value: float, digits: int = DIGITS) -> str:

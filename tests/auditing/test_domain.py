@@ -172,11 +172,28 @@ def test_a_tensor_that_is_no_centre(centre: torch.Tensor, message: str) -> None:
         resolve_domain(AuditOptions(domain="ball", around=centre, radius=1.0), loaded((1, 3, 4, 4)))
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".npz"])
+def test_a_file_of_images_and_labels_gives_a_ball_around_each_image(tmp_path: Path, suffix: str) -> None:
+    images, labels = torch.randn(2, 3, 4, 4), torch.tensor([1, 0])
+    path = tmp_path / f"images{suffix}"
+    if suffix == ".pt":
+        torch.save({"x": images, "y": labels}, path)
+    else:
+        np.savez(path, x=images.numpy(), y=labels.numpy())
+    request = AuditOptions(domain="ball", around=str(path), radius=0.5)
+    assert not request.in_pixels
+    balls = resolve_domain(request, loaded((1, 3, 4, 4), known=None)).balls
+    assert [ball.name for ball in balls] == ["0", "1"]
+    for ball, image in zip(balls, images, strict=True):
+        (centre,) = ball.domain.centres.values()
+        assert torch.equal(centre.float(), image[None])
+
+
 def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
     text, broken, names = tmp_path / "text.png", tmp_path / "broken.npy", tmp_path / "names.pt"
     text.write_text("no image")
     broken.write_bytes(b"\x93NUMPY\x01")
-    torch.save({"a": torch.zeros(2)}, names)
+    torch.save({"a": torch.zeros(2), "b": torch.zeros(2)}, names)
     cut = tmp_path / "cut.png"
     cut.write_bytes(Path(cat).read_bytes()[:50])
     empty = tmp_path / "empty"
@@ -191,7 +208,7 @@ def test_files_that_are_no_centre(tmp_path: Path, cat: str) -> None:
         (cut, "not an image that can be read"),
         (deep, "more than 8 bits per pixel"),
         (broken, "no tensor can be read"),
-        (names, "holds dict, not one tensor"),
+        (names, "which of its arrays are the images is not clear"),
     ):
         with pytest.raises(UsageError, match=message):
             resolve_domain(AuditOptions(domain="ball", around=str(path), radius=1.0), loaded((1, 3, 4, 4)))

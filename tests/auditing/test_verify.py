@@ -139,7 +139,8 @@ def test_a_certificate_that_was_altered_is_refused(
 ) -> None:
     forged, file = convolutional.forged(change, tmp_path)
     found = lipaudit.verify(convolutional.report, convolutional.model, file)
-    assert found.problems[0].startswith("The certificate is not the one that the report names: its SHA-256 is ")
+    (problem,) = found.problems
+    assert problem.startswith("The certificate is not the one that the report names: its SHA-256 is ")
     by_bound = lipaudit.verify(forged, convolutional.model, file)
     assert by_bound.problems
     assert by_bound.problems[0].startswith("The upper bound of the ")

@@ -14,8 +14,9 @@ from lipaudit.certification import constants, local
 from lipaudit.certification.constants import PairBound, PairConstants
 from lipaudit.errors import GraphError, UsageError
 from lipaudit.errors.certification import NoDecisionError
-from lipaudit.formats.certification import answer_lines
+from lipaudit.formats.certification import answer_lines, share_cells, spread
 from lipaudit.graph.node import Graph
+from lipaudit.records.certification import RadiusRecord
 from sample_models.data import load_classes
 
 
@@ -125,6 +126,12 @@ def test_a_wrong_decision_certifies_nothing_for_the_accuracy() -> None:
     )
     shares = [(row.certified_accuracy, row.attacked_accuracy) for row in (*found.radii, *found.curve)]
     assert all(a is not None and b is not None and a <= b for a, b in shares)
+
+
+def test_shares_are_rounded_to_the_safe_side() -> None:
+    row = RadiusRecord(0.5, 2 / 3, 2 / 3, 2 / 3)
+    assert share_cells(row) == ("0.5", "66.6%", "66.7%", "66.6%")
+    assert spread([1.0, 2.0, 3.0, 8.0], upwards=False) == "2.5 median, from 1 to 8"
 
 
 def test_without_labels_decisions_are_certified_and_no_accuracy_is_known() -> None:

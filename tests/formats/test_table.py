@@ -317,6 +317,13 @@ def test_a_network_without_rows_is_said_to_be_one() -> None:
     assert "No operation of this network can stretch a perturbation." in table.render(fakes.report(()))
 
 
+def test_a_bound_near_one_shows_by_how_much_and_leads_to_a_claim() -> None:
+    near = fakes.report(upper_bound=1.0000019, log10_upper_bound=math.log10(1.0000019))
+    text = table.render(near, Layout(typed="lipaudit m.onnx"))
+    assert "≤ 1.000002 over all inputs" in text
+    assert "--claim 1 " in text.split("Next")[1]
+
+
 def test_what_to_type_next_is_a_command_where_it_fits_and_an_option_where_it_does_not() -> None:
     short = table.render(fakes.report(), Layout(typed="lipaudit resnet50"))
     assert "Next        lipaudit resnet50 --lower-bound" in short

@@ -155,7 +155,7 @@ def test_a_broken_image_is_named_with_the_option(folders: Path) -> None:
         (
             torch.zeros(2, 3, 5, 6),
             (),
-            r"the images have the shape \(2, 3, 5, 6\), and the network takes \(N, 3, 4, 6\)$",
+            r"the images have the shape \(2, 3, 5, 6\), and the network takes \(N, 3, 4, 6\); give them in this shape",
         ),
         (torch.zeros(0, 3, 4, 6), (), "it holds no image"),
         (torch.full((1, 3, 4, 6), torch.nan), (), "the images must have finite numbers"),

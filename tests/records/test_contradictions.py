@@ -139,6 +139,15 @@ def test_a_network_of_outputs_without_figures_is_judged_as_one() -> None:
     assert AuditReport.from_json(report.to_json()) == report
 
 
+def test_the_domain_of_the_figures_is_the_one_that_was_asked_for_and_pixels_have_a_normalisation() -> None:
+    document = fakes.on_pixels().to_dict()
+    assert not contradiction(document)
+    document["model"]["preprocessing"] = None
+    assert "model.preprocessing is missing" in contradiction(document)
+    document["settings"]["domain"] = "global"
+    assert contradiction(document) == "network.domain is 'pixels' and settings.domain 'global'"
+
+
 def with_bounds(place: str, *bounds: dict[str, Any]) -> dict[str, Any]:
     """A report that lists bounds of its network, over the domain in force or over another one."""
     document = copy.deepcopy(fakes.around_a_cat().to_dict())

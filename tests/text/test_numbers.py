@@ -39,7 +39,15 @@ def test_shown_lower_bound_is_at_most_the_value_and_close(x: float) -> None:
     assert Decimal(x) * Decimal("0.999") <= shown <= Decimal(x)
 
 
-@given(POSITIVE)
+@given(st.floats(min_value=1.0, max_value=1.001, exclude_min=True, exclude_max=True))
+@example(1.0000000000000002)
+@example(1.00099999)
+def test_how_little_a_bound_is_above_one_is_shown(x: float) -> None:
+    shown = Decimal(numbers.upper_text(x))
+    assert Decimal(x) <= shown <= 1 + max(2 * (Decimal(x) - 1), Decimal("1e-7"))
+
+
+@given(POSITIVE.filter(lambda x: not numbers.is_slightly_above_one(x)))
 def test_at_most_four_significant_digits_are_shown(x: float) -> None:
     for text in (numbers.upper_text(x), numbers.lower_text(x)):
         assert len(Decimal(text).normalize().as_tuple().digits) <= numbers.DIGITS
