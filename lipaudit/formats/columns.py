@@ -15,9 +15,9 @@ from lipaudit.text.numbers import (
     log10_estimate_text,
     log10_upper_text,
     lower_bound_text,
+    quotient_text,
     shape_text,
     share_text,
-    upper_text,
 )
 
 
@@ -73,7 +73,7 @@ def _lower(layer: LayerRecord) -> str:
 
 
 def _tightness(layer: LayerRecord) -> str:
-    return "" if layer.tightness is None or layer.status != "finite" else upper_text(layer.tightness)
+    return "" if layer.tightness is None or layer.status != "finite" else quotient_text(layer.tightness)
 
 
 def _share(layer: LayerRecord) -> str:

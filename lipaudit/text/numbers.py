@@ -116,15 +116,24 @@ def log10_estimate_text(value: float, digits: int = DIGITS) -> str:
     return _decimals(Decimal(value), ROUND_HALF_EVEN, digits)
 
 
+def quotient_text(value: float) -> str:
+    """How many times an upper bound is above a lower one, rounded up to four significant digits.
+
+    >>> quotient_text(1.0000019), quotient_text(2.0)
+    ('1.001', '2')
+    """
+    return _significant(Decimal(value), DIGITS, ROUND_CEILING)
+
+
 def ratio_text(log10: float) -> str:
-    """A quotient of at least 1 from its logarithm, rounded up.
+    """The same from its logarithm.
 
     >>> ratio_text(0.0), ratio_text(2.8139), ratio_text(16.21)
     ('1', '651.5', '10^16.22')
     """
     if log10 >= DIGITS:
         return f"10^{log10_upper_text(log10)}"
-    return upper_text(10**log10 * (1 + 1e-12) if log10 else 1.0)
+    return quotient_text(10**log10 * (1 + 1e-12) if log10 else 1.0)
 
 
 def reciprocal_text(upper: float | None, log10: float | None) -> str:

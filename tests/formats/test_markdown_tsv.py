@@ -26,7 +26,7 @@ def test_markdown_has_the_summary_and_a_github_table() -> None:
     )
     assert any(line.startswith("- NOT AVAILABLE") for line in lines)
     assert len(lines) - rule - 1 == len(fakes.unsupported().layers)
-    assert lines[rule + 1] == "| conv1 | conv2d | 64x3x7x7 | 224x224 | s2 p3 | 4.747 | 4.752 | 1.0007 |  |"
+    assert lines[rule + 1] == "| conv1 | conv2d | 64x3x7x7 | 224x224 | s2 p3 | 4.747 | 4.752 | 1.001 |  |"
 
 
 def test_markdown_announces_estimates_in_its_first_line() -> None:
