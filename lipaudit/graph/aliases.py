@@ -16,6 +16,7 @@ from lipaudit.graph.ops import (
     EXPANSIONS,
     IDENTITIES,
     MOVEMENT,
+    RESPELLED,
     SPLITS,
     VIEWS,
     aten,
@@ -47,15 +48,17 @@ def canonical(node: Node) -> Node:
 
 
 def resolve_aliases(graph: Graph) -> Graph:
-    """The graph with one spelling of everything that moves data; activations keep the name that a report shows.
+    """The graph with one spelling of everything that moves data or compares; activations keep the name that a report shows.
 
     What is read for its shape or type only is read no more.
     """
 
     def change(node: Node) -> Node | None:
-        if node.op not in MOVEMENT or node.op not in ALIASES:
+        if node.op not in RESPELLED or node.op not in ALIASES:
             return None
         spelled = canonical(node)
+        if node.op not in MOVEMENT:
+            return spelled
         return replace(spelled, arguments={k: v for k, v in spelled.arguments.items() if k != "other"})
 
     return drop_unread(rebuild(graph, change))

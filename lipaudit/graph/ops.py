@@ -50,7 +50,23 @@ CONCATENATIONS = _family("cat", "concat", "concatenate")
 MOVEMENT = (
     VIEWS | IDENTITIES | CASTS | PERMUTATIONS | FLIPS | SLICES | SPLITS | EXPANSIONS | REPETITIONS | CONCATENATIONS
 )
-"""Families that only move data: a graph has one spelling of each once it is recognised."""
+"""Families that only move data."""
+COMPARISONS = frozenset().union(
+    *(
+        _family(f"{short}.{kind}", f"{long}.{kind}")
+        for short, long in (
+            ("lt", "less"),
+            ("le", "less_equal"),
+            ("gt", "greater"),
+            ("ge", "greater_equal"),
+            ("ne", "not_equal"),
+        )
+        for kind in ("Tensor", "Scalar")
+    )
+)
+"""A comparison and its long name."""
+RESPELLED = MOVEMENT | COMPARISONS
+"""Families of which a graph has one spelling each once it is recognised."""
 
 SOFTMAX = _family("softmax.int", "_softmax")
 LOG_SOFTMAX = _family("log_softmax.int", "_log_softmax")

@@ -53,6 +53,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "div.Scalar": (X, -2.0), "div.Scalar_mode": (X, 2.0, {"rounding_mode": None}),
     "where.ScalarOther": (torch.tensor([True, False, True, False]), X, 2.0),
     "where.ScalarSelf": (torch.tensor([True, False, True, False]), 2.0, X),
+    **{f"{name}.{kind}": (X, other) for name in ("less", "less_equal", "greater", "greater_equal", "not_equal")
+       for kind, other in (("Tensor", data(3, 1)), ("Scalar", 0.5))},
     "masked_fill.Scalar": (X, torch.tensor([True, False, True, False]), 2.0),
 }  # fmt: skip
 

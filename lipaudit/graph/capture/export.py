@@ -9,8 +9,9 @@ constants, too (:mod:`lipaudit.graph.constants`).
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch.utils import _pytree as pytree
 from lipaudit.errors import CaptureError, GraphError, NoTensorError, is_out_of_memory
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.capture.agreement import disagreement
+from lipaudit.graph.capture.first_call import called_once
 from lipaudit.graph.capture.isolation import drawing
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.capture.trace import MOST_NUMBERS, ROOT, place, trace
@@ -68,15 +70,25 @@ def _exported(
     except CaptureError:
         if not has_values(module):
             raise
-        # once more for a network that reads numbers from its weights; its first failure tells more than the second
+        # once more for a network that keeps in its first call what it reads in the next ones, and for one that reads numbers from its
+        # weights; the first failure tells more than the others
+        with suppress(CaptureError), called_once(module, inputs, freeze) as computed:
+            if computed.changed:
+                return _capture(module, inputs, True, as_called, freeze, computed)
         with suppress(CaptureError):
             return _capture(module, inputs, True, as_called, freeze)
         raise
 
 
 def _capture(
-    module: nn.Module, inputs: Mapping[str, torch.Tensor], numbers: bool, as_called: bool, freeze: int | None
+    module: nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    numbers: bool,
+    as_called: bool,
+    freeze: int | None,
+    computed: Container[str] = (),
 ) -> tuple[Graph, Graph]:
+    """As in :func:`_exported`; ``computed`` are the names of tensors that are no stored numbers of the network."""
     try:
         program, sizes = trace(module, inputs, numbers, as_called, freeze)
     except Exception as error:
@@ -87,13 +99,13 @@ def _capture(
             f"{reason[0] if reason else 'no message'}; {_advice(error)}"
         ) from error
     with torch.no_grad():
-        as_run = _Reader(program, tuple(inputs), numbers, precise=False, frozen=freeze is not None)
+        as_run = _Reader(program, tuple(inputs), numbers, False, freeze is not None, computed)
         with drawing(inputs, freeze):
             graph = as_run.graph(sizes)
         if not as_run.computes:
             return graph, graph
         with drawing(inputs, freeze):  # the same numbers
-            precise = _Reader(program, tuple(inputs), numbers, precise=True, frozen=freeze is not None)
+            precise = _Reader(program, tuple(inputs), numbers, True, freeze is not None, computed)
             return graph, precise.graph(sizes)
 
 
@@ -133,8 +145,10 @@ class _Reader:
         numbers: bool,
         precise: bool,
         frozen: bool,
+        computed: Container[str],
     ) -> None:
         self.program = program
+        self.computed = computed  # names of tensors that the network computed in its own precision
         self.frozen = frozen  # whether random numbers are drawn
         self.precise = precise  # whether constants are computed in float64
         self.computes = False  # whether there are any
@@ -196,7 +210,8 @@ class _Reader:
                 value = strided(source[target].detach(), target)
                 # a tensor that forward makes has no name: it belongs to the architecture, not to the weights
                 origin = () if spec.kind is InputKind.CONSTANT_TENSOR else (_strip(target),)
-                self.values[node] = Constant(without_values(value) if _is_fake(value) else value, origin)
+                error = math.inf if _strip(target) in self.computed else 0.0
+                self.values[node] = Constant(without_values(value) if _is_fake(value) else value, origin, error=error)
             else:
                 raise CaptureError(f"the captured graph has an input of kind {spec.kind.name}, which is not supported")
 

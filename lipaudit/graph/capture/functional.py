@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from lipaudit.errors import CaptureError
 
@@ -36,13 +36,48 @@ def functional(program: ExportedProgram, numbers: bool = False) -> ExportedProgr
     outputs = program.graph_signature.output_specs
     if all(spec.kind is OutputKind.USER_OUTPUT for spec in outputs) and _rename_in_place(program.graph):
         return program
-    if numbers:
+    if numbers and _overwrites_weights(program):
         raise CaptureError(
             "the network reads numbers from tensors that it may overwrite while it runs, so that they are no constants; "
             "its control flow depends on them: keep what it reads apart from what it writes"
         )
     again: ExportedProgram = program.run_decompositions({})
     return again
+
+
+def _overwrites_weights(program: ExportedProgram) -> bool:
+    """Whether an operation in place may change a tensor that is no input of the network's own: a parameter, a buffer, another constant."""
+    specs = program.graph_signature.input_specs
+    given = {spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT}
+    outputs = program.graph_signature.output_specs
+    if not all(spec.kind in (OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION) for spec in outputs):
+        return True
+    for node in program.graph.nodes:
+        target = node.target
+        if node.op != "call_function" or (isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable):
+            continue
+        if not isinstance(target, torch._ops.OpOverload):
+            if "getitem" not in str(target):
+                return True
+            continue
+        waiting, seen = list(node.all_input_nodes), set[torch.fx.Node]()
+        while waiting:
+            origin = waiting.pop()
+            if origin in seen or (origin.op == "call_function" and _returns_new(origin.target)):
+                continue
+            seen.add(origin)
+            if not origin.all_input_nodes and (origin.op != "placeholder" or origin.name not in given):
+                return True
+            waiting += origin.all_input_nodes
+    return False
+
+
+def _returns_new(target: object) -> bool:
+    """Whether an operation returns a tensor that shares no memory with its arguments, as far as torch says."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    aliased = any(result.alias_info is not None for result in target._schema.returns)
+    return str(target) in _NEW or not (aliased or target._can_decompose())
 
 
 def _rename_in_place(graph: torch.fx.Graph) -> bool:

@@ -198,7 +198,7 @@ def _traced(definition: Callable[..., Any], node: Node) -> torch.fx.GraphModule:
     constants = [c.value for c in parts(list(node.arguments.values()), Constant)]
     place = next((c.device for c in constants if not c.is_meta), torch.device("cpu"))
     shapes = [
-        TensorInfo(tuple(leaf.value.shape), leaf.value.dtype) if isinstance(leaf, Constant) else leaf.info
+        TensorInfo(tuple(leaf.value.shape), leaf.dtype) if isinstance(leaf, Constant) else leaf.info
         for leaf in parts(list(node.arguments.values()), (Ref, Constant))
     ]
     with mode:
@@ -227,7 +227,7 @@ def _traced(definition: Callable[..., Any], node: Node) -> torch.fx.GraphModule:
 
 def _contiguous(leaf: Ref | Constant) -> Ref | Constant:
     """Constants laid out like the tensors that stood for them."""
-    return Constant(leaf.value.contiguous(), leaf.names) if isinstance(leaf, Constant) else leaf
+    return replace(leaf, value=leaf.value.contiguous()) if isinstance(leaf, Constant) else leaf
 
 
 def _plain(value: Any) -> Argument:

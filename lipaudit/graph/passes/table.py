@@ -46,6 +46,7 @@ from lipaudit.graph.passes.constant_shifts import drop_shifts
 from lipaudit.graph.passes.identities import drop_identities
 from lipaudit.graph.passes.inexact_constants import with_lost_constants
 from lipaudit.graph.passes.parallel_branches import merge_branches
+from lipaudit.graph.passes.read_back import drop_read_back
 from lipaudit.graph.passes.scale_folding import fold_scales
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch, match_all, replace_patterns
 
@@ -77,6 +78,7 @@ class Pass:
 
 _VALUE, _DIFFERENCES = Equality.VALUE, Equality.DIFFERENCES
 IDENTITIES = Pass("identities", "clone(x) = x, dropout(x) = x in evaluation mode", _VALUE, drop_identities)
+READ_BACK = Pass("read back", "slice(slice_scatter(x, y)) = y", _VALUE, drop_read_back)
 SPELLINGS = Pass("spellings", "flipud(x) = flip(x, 0), squeeze(x) = reshape(x)", _VALUE, resolve_aliases)
 CONSTANT_SHIFTS = Pass("constant shifts", "(f(x) + c) - (f(y) + c) = f(x) - f(y)", _DIFFERENCES, drop_shifts)
 LINEAR_MAPS = Pass.of_patterns("linear maps", "(W x + b) - (W y + b) = W x - W y", _DIFFERENCES, linear_maps.matcher)
@@ -86,6 +88,7 @@ SCALES = Pass("scales", "S (W x) = (S W) x, W (S x) = (W S) x", _DIFFERENCES, fo
 PASSES = (
     SPELLINGS,
     IDENTITIES,
+    READ_BACK,
     Pass.of_patterns("cyclic shifts", "cat(x[k:], x[:k]) = roll(x, -k)", _VALUE, roll.matcher),
     Pass.of_patterns("softmax", "exp(x - c) / sum(exp(x - c)) = softmax(x)", _VALUE, softmax.matcher),
     Pass.of_patterns("constant sums", "sum(softmax(x)) = 1", _VALUE, constant_sums.matcher),

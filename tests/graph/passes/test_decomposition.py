@@ -12,6 +12,7 @@ from torch.nn import functional
 from lipaudit.auditing.capture import graph_of
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.capture.layerwise import UNCAPTURED
+from lipaudit.graph.evaluate import interpret
 from lipaudit.graph.node import Graph
 from lipaudit.graph.passes.decomposition import decompose
 from lipaudit.graph.passes.decomposition_rules import DEFINITIONS
@@ -195,3 +196,21 @@ def test_a_scatter_that_adds_is_a_scatter_add() -> None:
     assert torch.equal(run(graph, x)[0], x["x"][0].scatter_add(1, places, STACK[0]))
     multiplied = capture(Function(lambda _, x: x[0].scatter(1, places, STACK[0], reduce="multiply")), x)
     assert any(node.op == "aten.scatter.reduce" for node in decompose(multiplied, has_rule))
+
+
+class OfAComputedWeight(torch.nn.Module):
+    """Its matrix is float32 in the network, and a constant in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.mv(torch.outer(self.weight, self.weight), x[0])
+
+
+def test_the_pieces_read_a_computed_weight_in_the_type_of_the_network() -> None:
+    net, x = OfAComputedWeight(), torch.randn(1, 4)
+    graph = graph_of(net, {"x": torch.zeros(1, 4)})
+    (output,) = interpret(graph, {"x": x}).values()
+    assert torch.allclose(output, net(x), atol=1e-6)
