@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -108,12 +108,8 @@ def product_movement(left: Neighbourhood, right: Neighbourhood, shape: tuple[int
     """
 
     def move(varied: Neighbourhood, other: Neighbourhood) -> Move:
-        own = (1,) * (len(shape) - varied.centre.dim()) + tuple(varied.centre.shape)
-        repeated = tuple(a for a, (n, m) in enumerate(zip(own, shape, strict=True)) if n != m)
-        scale = slice_norms(other.entries.expand(shape), repeated)
-        if other.centre.shape == shape:
-            scale = scale.clamp_max(other.radius)
-        return Move(scale.expand(shape), None if repeated else ())
+        moved = _broadcast(other.entries, varied, shape)
+        return replace(moved, scale=moved.scale.clamp_max(other.radius)) if other.centre.shape == shape else moved
 
     return Movement((move(left, right), move(right, left)), either_way(left.entries * right.entries))
 
@@ -126,18 +122,85 @@ def matrix_product_movement(left: Neighbourhood, right: Neighbourhood, shape: tu
     return Movement(moves, either_way(left.over((-1,)) * right.over((-2,))))
 
 
-def softmax_movement(rows: Neighbourhood, axis: int) -> Movement:
-    """J = diag(p) - p p^T; logits that stray by at most t leave p within [p e^(-2t), p e^(2t)].
+@dataclass(frozen=True, eq=False)
+class MovedProbabilities:
+    """A softmax p over an axis at the centre, and how far it moves: the ``largest`` entry and the ``length`` of what it moves by."""
 
-    Of a slice, with e = p - p_c: ||J - J_c|| <= max |e| + ||e|| (2 ||p_c|| + ||e||), and ||e|| <= ||dx|| / 2, ||e|| <= sqrt(2). Both J are
-    positive semidefinite with norms of at most 1/2, so that their difference has one of at most 1/2.
-    """
+    centre: torch.Tensor
+    largest: torch.Tensor
+    length: torch.Tensor
+
+
+def moved_probabilities(rows: Neighbourhood, axis: int) -> MovedProbabilities:
+    """Logits that stray by at most t leave p within [p e^(-2t), p e^(2t)]; ||p - p_c|| <= ||dx|| / 2 and <= sqrt(2)."""
     p = rows.centre.softmax(axis)
     farthest = rows.entries.amax(axis, keepdim=True)
     grown = (p * torch.expm1(2 * farthest).clamp_max(1e300)).minimum(1 - p)
     entries = torch.maximum(grown, p * -torch.expm1(-2 * farthest))
     away = rows.over((axis,)) / 2
     length = slice_norms(entries, (axis,)).minimum(away).clamp_max(math.sqrt(2.0))
-    largest = entries.amax(axis, keepdim=True).minimum(away)
-    moved = largest + length * (2 * slice_norms(p, (axis,)) + length)
-    return Movement((Move(moved.clamp_max(0.5).expand(p.shape), (axis % p.dim(),)),))
+    return MovedProbabilities(p, entries.amax(axis, keepdim=True).minimum(away), length)
+
+
+def softmax_movement(rows: Neighbourhood, axis: int) -> Movement:
+    """J = diag(p) - p p^T. Of a slice, with e = p - p_c: ||J - J_c|| <= max |e| + ||e|| (2 ||p_c|| + ||e||).
+
+    Both J are positive semidefinite with norms of at most 1/2, so that their difference has one of at most 1/2.
+    """
+    p = moved_probabilities(rows, axis)
+    moved = p.largest + p.length * (2 * slice_norms(p.centre, (axis,)) + p.length)
+    return Movement((Move(moved.clamp_max(0.5).expand(rows.centre.shape), (axis % rows.centre.dim(),)),))
+
+
+def log_softmax_movement(rows: Neighbourhood, axis: int) -> Movement:
+    """J = I - 1 p^T moves by -1 (p - p_c)^T, which has the norm sqrt(n) ||p - p_c|| over n entries; the function is concave."""
+    shape = rows.centre.shape
+    length = moved_probabilities(rows, axis).length
+    move = Move((math.sqrt(shape[axis]) * length).expand(shape), (axis % rows.centre.dim(),))
+    least = -(length * rows.over((axis,))).expand(shape)
+    return Movement((move,), (least, torch.zeros_like(least)))
+
+
+def quotient_movement(dividend: Neighbourhood, divisor: Neighbourhood, shape: tuple[int, ...]) -> Movement | None:
+    """a / b: the derivatives 1 / b and -a / b^2 move; None where b may vanish. Broadcast entries are as in products.
+
+    With |b| >= m: |1/b - 1/b_c| <= |db| / (m |b_c|), and |a/b^2 - a_c/b_c^2| <= |da| / m^2 + |a_c| |db| (2 |b_c| + |db|) / (m b_c)^2.
+    """
+    a, b = dividend.centre, divisor.centre.abs()
+    away, off = dividend.entries, divisor.entries
+    least = b - off
+    if not bool((least > 0).all()):
+        return None
+    moved = (
+        _broadcast(off / (least * b), dividend, shape),
+        _broadcast(away / least.square() + a.abs() * off * (2 * b + off) / (least * b).square(), divisor, shape),
+    )
+    return Movement(moved)
+
+
+def _broadcast(moved: torch.Tensor, varied: Neighbourhood, shape: tuple[int, ...]) -> Move:
+    """A derivative that moves entry by entry; an entry of the operand that is repeated reaches the slice of the output over these axes."""
+    own = (1,) * (len(shape) - varied.centre.dim()) + tuple(varied.centre.shape)
+    repeated = tuple(a for a, (n, m) in enumerate(zip(own, shape, strict=True)) if n != m)
+    return Move(slice_norms(moved.expand(shape), repeated).expand(shape), None if repeated else ())
+
+
+def extremum_movement(left: Neighbourhood, right: Neighbourhood, largest: bool) -> Movement | None:
+    """max(a, b), or min(a, b) = -max(-a, -b): t a + (1 - t) b with t in [0, 1], which is 0 or 1 where the order is certain.
+
+    Above the entry w that is the larger one at the centre, max(a, b) is at most high_v - low_w, v the other one. At a tie automatic
+    differentiation may take either, or their mean. None for operands of different shapes.
+    """
+    if left.centre.shape != right.centre.shape:
+        return None
+    if not largest:
+        left, right = (replace(o, centre=-o.centre, below=o.above, above=o.below) for o in (left, right))
+    rising = right.centre + right.above - (left.centre - left.below)
+    falling = left.centre + left.above - (right.centre - right.below)
+    uncertain = (rising >= 0) & (falling >= 0)
+    above = torch.where(left.centre > right.centre, rising, falling)
+    above = torch.where(left.centre == right.centre, rising.maximum(falling), above)
+    above = torch.where(uncertain, above.clamp_min(0.0), 0.0)
+    move = Move(uncertain.to(torch.float64), ())
+    nothing = torch.zeros_like(above)
+    return Movement((move, move), (nothing, above) if largest else (-above, nothing))

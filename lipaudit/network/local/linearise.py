@@ -136,10 +136,13 @@ class Linearisation:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             step = self._entrywise(node, value) if is_entrywise(node) else self._moving(node, value)
             if step is not None:
-                self._terms.append(step)
-                self.steps.append(step)
+                self._add(step)
                 return step.value
         if isinstance(value, tuple):
+            first = self._moving(node, value[0], 0) if value[0].is_floating_point() else None
+            if first is not None:
+                self._add(first)
+                return first.value, *(self._replaced(node, v.detach(), i) for i, v in enumerate(value[1:], 1))
             return tuple(self._replaced(node, part.detach(), index) for index, part in enumerate(value))
         return self._replaced(node, value.detach())
 
@@ -149,9 +152,12 @@ class Linearisation:
             value.requires_grad_()
             movement, operands, sources = self._constants(node, value)
             step = Moving(node, value, movement, operands, sources, replaced=True, index=index)
-            self._terms.append(step)
-            self.steps.append(step)
+            self._add(step)
         return value
+
+    def _add(self, step: Moving) -> None:
+        self._terms.append(step)
+        self.steps.append(step)
 
     def _entrywise(self, node: Node, value: torch.Tensor) -> Moving | None:
         constant = self._entry_constant(node)
@@ -164,14 +170,15 @@ class Linearisation:
                 value = value.detach() + slopes.line * (operand.value - operand.value.detach())
         return Moving(node, value, slopes.movement, (operand,), (node.refs[0].name,), slopes=slopes)
 
-    def _moving(self, node: Node, value: torch.Tensor) -> Moving | None:
+    def _moving(self, node: Node, value: torch.Tensor, index: int | None = None) -> Moving | None:
+        """A node of which it is known how its derivative moves; of several outputs that is the first."""
         if not has_movement(node) or not all(ref.info.dtype.is_floating_point for ref in node.refs):
             return None
         operands = tuple(self._operand(node, i) for i in range(len(node.refs)))
         movement = movement_of(node, tuple(operand.neighbourhood for operand in operands))
         if movement is None:
             return None
-        return Moving(node, value, movement, operands, tuple(ref.name for ref in node.refs))
+        return Moving(node, value, movement, operands, tuple(ref.name for ref in node.refs), index=index)
 
     def _entry_constant(self, node: Node) -> float:
         """The largest slope on the domain; infinite where it may jump. The pieces of attention and gates have 1 at most."""

@@ -202,6 +202,7 @@ class _Builder:
         leaves = {name: self._lines.value(name).clone().requires_grad_() for name in names}
         with torch.enable_grad():
             value = evaluate(step.node, dict(leaves), torch.float64)
+            value = value[step.index or 0] if isinstance(value, tuple) else value
             assert isinstance(value, torch.Tensor)
             if any(leaf.numel() * value.numel() > _LARGEST for leaf in leaves.values()):
                 raise NoProgramError(f"the derivative of {step.node.name} ({step.node.op}) is too large")

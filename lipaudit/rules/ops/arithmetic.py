@@ -17,7 +17,7 @@ from lipaudit.graph.node import Argument, Constant, Node, Ref, TensorInfo
 from lipaudit.graph.ops import aten
 from lipaudit.rules.contraction import product_effect, product_factors, product_radii
 from lipaudit.rules.effect import Effect, Settings
-from lipaudit.rules.movement import Movement, Neighbourhood, product_movement
+from lipaudit.rules.movement import Movement, Neighbourhood, product_movement, quotient_movement
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import (
     constant,
@@ -296,6 +296,14 @@ def broadcast_norm(scale: torch.Tensor, operand: Argument, output: TensorInfo) -
 def products_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
     """A product of two data-dependent tensors."""
     return product_movement(*operands, node.output.shape) if len(operands) == 2 else None
+
+
+@DIVIDE.movement
+def quotients_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """A quotient of two data-dependent tensors."""
+    if node.get("rounding_mode") is not None or len(operands) != 2:
+        return None
+    return quotient_movement(operands[0], operands[1], node.output.shape)
 
 
 @SUMS.induced_norm

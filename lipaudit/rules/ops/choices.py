@@ -16,7 +16,7 @@ from lipaudit.graph.passes.sector_pairs import SECTOR_PAIRS, SectorPairs
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.induced_facets import picked, same_in_every_norm
 from lipaudit.rules.interval_facets import entries_of_input
-from lipaudit.rules.movement import Move, Movement, Neighbourhood
+from lipaudit.rules.movement import Move, Movement, Neighbourhood, extremum_movement
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import count_refs, interval_of_operand, repeats, root, shape_of, stretch
 from lipaudit.rules.radii_facets import picked_entries
@@ -134,6 +134,15 @@ def clamped_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     if node.get("min") is not None:
         image = image.maximum(interval_of_operand(node, "min", intervals))
     return image if node.get("max") is None else image.minimum(interval_of_operand(node, "max", intervals))
+
+
+@(EXTREMUM | CLAMP_TO_TENSOR).movement
+def extremum_moves(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The larger or the smaller of two data-dependent entries; a clamp with one limit is that."""
+    if len(operands) != 2 or (node.get("min") is not None and node.get("max") is not None):
+        return None
+    largest = node.op.startswith(("aten.maximum", "aten.clamp_min")) or node.get("min") is not None
+    return extremum_movement(*operands, largest=largest)
 
 
 @PAIRS.constant(formula="1", source="order statistics: sorting brings two vectors no further apart", exact=True)

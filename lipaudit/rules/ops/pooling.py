@@ -66,6 +66,8 @@ def _spatial(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def _windows(node: Node) -> list[list[range]]:
     """The windows of every axis; an empty stride is the kernel size."""
     sizes, outputs = _spatial(node)
+    if node.op in ADAPTIVE_MAX_POOL.names:
+        return [adaptive_windows(*axis) for axis in zip(sizes, outputs, strict=True)]
     kernel = integers(node, "kernel_size", len(sizes))
     stride = integers(node, "stride", len(sizes)) or kernel
     padding = integers(node, "padding", len(sizes))
@@ -93,8 +95,7 @@ def max_pool(node: Node, _settings: Settings) -> Effect:
 )
 def adaptive_max_pool(node: Node, _settings: Settings) -> Effect:
     """Max pooling to a given size; windows overlap where it does not divide the input's."""
-    windows = [adaptive_windows(*axis) for axis in zip(*_spatial(node), strict=True)]
-    return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
+    return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in _windows(node)))})
 
 
 @AVG_POOL.constant(
@@ -212,7 +213,7 @@ def averaged_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
     return Interval() if node.get("divisor_override") is not None else intervals[0].union(ZERO)
 
 
-@MAX_POOL.movement
+@(MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL).movement
 def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
     """A window whose largest entry w is certain picks it, and is linear; elsewhere another candidate j may be picked.
 
@@ -238,7 +239,7 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
     two = (gathered(rows.gradients, 0.0) * candidates).topk(min(2, len(members[0])), -1).values.sum(-1)
     most = math.sqrt(2.0 * math.prod(largest_cover(axis) for axis in windows)) * (1 + 2.0**-50)
     uncertain = candidates.sum(-1) > 1
-    scale = torch.where(uncertain, most, 0.0).to(torch.float64)
+    scale = uncertain.to(torch.float64) * most
     move = Move(scale.reshape(shape), (), torch.where(uncertain, two / most, 0.0).reshape(shape))
     most_above = away.clamp_min(0.0).reshape(shape)
     remainder = (torch.zeros_like(most_above), most_above)

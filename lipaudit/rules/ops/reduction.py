@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.interval_facets import NOT_NEGATIVE, always, entries_and_places, entries_of_input
+from lipaudit.rules.movement import Movement, Neighbourhood
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, inverse_root, is_float, number, numel, root, rounded, stretch
 from lipaudit.rules.radii_facets import ONE, along_dim
+from lipaudit.rules.reduction_movement import norm_movement, ranked_movement, slices
 from lipaudit.rules.region.axes import along, reduced
 from lipaudit.rules.region.magnitude import Magnitude
 from lipaudit.rules.region.radii import Radii
@@ -110,6 +113,46 @@ def sorted_slices(node: Node, effect: Effect, operands: tuple[Magnitude, ...]) -
     return along(operands[0], effect.factors[0], (axis,), values.shape), Radii(places.shape)
 
 
+@SORTED.movement
+def sorted_entries_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """Every slice along the axis in order."""
+    size = node.outputs[0].shape[_axis(node)] if node.outputs[0].shape else 1
+    return _ranked(node, operands[0], tuple(reversed(range(size))) if node.get("descending") else tuple(range(size)))
+
+
+@TOPK.movement
+def topk_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The first of the entries in order."""
+    count, size = int(number(node, "k")), operands[0].centre.shape[_axis(node)] if operands[0].centre.dim() else 1
+    if node.get("sorted") is False and count > 1:
+        return None
+    return _ranked(node, operands[0], tuple(size - 1 - i for i in range(count)) if node["largest"] else range(count))
+
+
+@(EXTREMES | EXTREMES_AND_PLACES | RANKED).movement
+def extremes_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The largest, the smallest, the k-th or the lower one of the middle entries of every slice."""
+    name, length = node.op.split(".")[1], _length(node)
+    if name == "aminmax":
+        return None
+    ranks = {"median": (length - 1) // 2, "kthvalue": int(number(node, "k")) - 1 if name == "kthvalue" else 0}
+    rank = ranks.get(name, length - 1 if "max" in name else 0)
+    rows = slices(operands[0], reduced_axes(node, operands[0].centre.dim()))
+    return ranked_movement(rows, (rank,), lambda t: t.reshape(node.outputs[0].shape))
+
+
+def _axis(node: Node) -> int:
+    return int(number(node, "dim"))
+
+
+def _ranked(node: Node, operand: Neighbourhood, ranks: Sequence[int]) -> Movement | None:
+    """Order statistics along the axis of a node, whose output has them along that axis."""
+    if not operand.centre.dim():
+        return None
+    axis = _axis(node) % operand.centre.dim()
+    return ranked_movement(slices(operand, (axis,)), ranks, lambda t: t.movedim(-1, axis))
+
+
 EXTREMES.interval(entries_of_input)
 (EXTREMES_AND_PLACES | SORTED | RANKED | TOPK).interval(entries_and_places)
 
@@ -151,6 +194,25 @@ def norm_deviations(node: Node, effect: Effect, operands: tuple[Magnitude, ...])
     """The norm of a slice strays by at most as much as the slice does."""
     gone = reduced_axes(node, len(operands[0].shape))
     return (reduced(operands[0], gone, node.output.shape, effect.factors[0], None, spread=False),)
+
+
+@NORM.movement
+def norms_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """Norms of slices; of order 2 alone."""
+    order = node["ord" if "ord" in node.arguments else "p"]
+    if order is not None and order != 2:
+        return None
+    return norm_movement(slices(operands[0], reduced_axes(node, operands[0].centre.dim())), node.output.shape)
+
+
+@STANDARD_DEVIATION.movement
+def deviations_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """||P x|| / sqrt(m - correction), P removing the mean of m entries."""
+    degrees = _length(node) - degrees_lost(node)
+    if degrees <= 0:
+        return None
+    rows = slices(operands[0], reduced_axes(node, operands[0].centre.dim()))
+    return norm_movement(rows, node.output.shape, centred=True, divisor=math.sqrt(degrees))
 
 
 (NORM | STANDARD_DEVIATION).interval(always(NOT_NEGATIVE))

@@ -9,11 +9,12 @@ from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.induced_facets import same_in_every_norm
 from lipaudit.rules.interval_facets import always
-from lipaudit.rules.movement import Movement, Neighbourhood, softmax_movement
+from lipaudit.rules.movement import Movement, Neighbourhood, log_softmax_movement, softmax_movement
 from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import data, number, numel, root, stretch
 from lipaudit.rules.ops.reduction import reduced_axes
 from lipaudit.rules.radii_facets import ONE, along_dim
+from lipaudit.rules.reduction_movement import logsumexp_movement, slices
 from lipaudit.rules.region.axes import reduced
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
@@ -62,6 +63,12 @@ def log_softmax(node: Node, _settings: Settings) -> Effect:
     return stretch(node, {"self": root(length) if length > 1 else 0.0})
 
 
+@LOG_SOFTMAX.movement
+def log_probabilities_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The logarithms of probabilities."""
+    return log_softmax_movement(operands[0], int(number(node, "dim"))) if node.output.shape else None
+
+
 LOG_SOFTMAX.interval(always(Interval(-math.inf, 0.0)))
 (SOFTMAX | LOG_SOFTMAX).radii(along_dim)
 
@@ -70,6 +77,13 @@ LOG_SOFTMAX.interval(always(Interval(-math.inf, 0.0)))
 def logsumexp(node: Node, _settings: Settings) -> Effect:
     """The gradient is the vector of softmax probabilities; ||p|| <= 1, approached as p tends to a unit vector."""
     return stretch(node, {"self": 1.0})
+
+
+@LOGSUMEXP.movement
+def logsumexp_moves(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """The gradients, softmax probabilities, move."""
+    rows = slices(operands[0], reduced_axes(node, operands[0].centre.dim()))
+    return logsumexp_movement(rows, node.output.shape)
 
 
 @LOGSUMEXP.radii

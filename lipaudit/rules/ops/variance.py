@@ -13,8 +13,10 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.interval_facets import NOT_NEGATIVE, always
+from lipaudit.rules.movement import Movement, Neighbourhood
 from lipaudit.rules.operands import data, root, rounded
 from lipaudit.rules.ops.reduction import degrees_lost, reduced_axes
+from lipaudit.rules.reduction_movement import slices, variance_movement
 from lipaudit.rules.region.magnitude import Magnitude, computed_size
 from lipaudit.rules.region.radii import axes_of
 from lipaudit.rules.rule import operations
@@ -63,6 +65,14 @@ def variance(node: Node, _settings: Settings) -> Effect:
     return Effect.where_bounded(
         "a variance is quadratic in its input; the standard deviation would have a finite constant", given
     )
+
+
+@VARIANCE.movement
+def variances_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """Variances of slices."""
+    axes = reduced_axes(node, operands[0].centre.dim())
+    degrees = math.prod(operands[0].centre.shape[a] for a in axes) - degrees_lost(node)
+    return variance_movement(slices(operands[0], axes), node.output.shape, degrees) if degrees > 0 else None
 
 
 VARIANCE.interval(always(NOT_NEGATIVE))

@@ -45,8 +45,6 @@ class _Sizes(nn.Module):
 
 
 class _Sorted(nn.Module):
-    """An operation of which no movement is known."""
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.sort(-1).values
 
