@@ -68,10 +68,9 @@ JUMPS = {"sign": 0.0, "sgn": 0.0, "round": 0.5, "floor": 1.0, "ceil": 1.0, "trun
 for name, edge in JUMPS.items():
     unbounded(name, X, witness=(edge - 1e-9, edge + 1e-9))
 unbounded("aten.round.decimals", X, decimals=1, witness=(0.05 - 1e-9, 0.05 + 1e-9))
-for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    unbounded(
-        f"aten.{name}.Scalar", X, 0.5, witness=(0.5, 0.5 + 1e-9) if name not in ("lt", "ge") else (0.5, 0.5 - 1e-9)
-    )
+for name in ("eq", "ne", "not_equal", "lt", "less", "le", "less_equal", "gt", "greater", "ge", "greater_equal"):
+    outside = -1e-9 if name in ("lt", "less", "ge", "greater_equal") else 1e-9
+    unbounded(f"aten.{name}.Scalar", X, 0.5, witness=(0.5, 0.5 + outside))
     unbounded(f"aten.{name}.Tensor", X, torch.full((7,), 0.5, dtype=torch.float64))
 for name in ("logical_not", "isnan", "isinf", "isfinite"):
     unbounded(name, X)
