@@ -29,6 +29,7 @@ from lipaudit.graph.passes import (
     attention,
     constant_sums,
     elementwise,
+    filter_convolutions,
     fourier_filters,
     linear_maps,
     local_response_norm,
@@ -121,6 +122,9 @@ PASSES = (
         "permuted concatenation", "cat(x[i], x[j]) = x[cat(i, j)]", _VALUE, permuted_concatenation.matcher
     ),
     CONSTANT_SHIFTS,
+    Pass.of_patterns(
+        "filters as convolutions", "irfft(M_w rfft(x)_w) = irfft(M) * x", _DIFFERENCES, filter_convolutions.matcher
+    ),
     LINEAR_MAPS,
     PADDING,
     SCALES,
