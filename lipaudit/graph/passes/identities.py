@@ -1,4 +1,7 @@
-"""Operations that return their input, and outputs that nothing reads: clone(x) = x, dropout(x) = x in evaluation mode, padding by nothing."""
+"""Operations that return their input, and outputs that nothing reads.
+
+clone(x) = x, dropout(x) = x in evaluation mode, and so is padding by nothing.
+"""
 
 from __future__ import annotations
 
