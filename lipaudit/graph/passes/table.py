@@ -35,6 +35,7 @@ from lipaudit.graph.passes import (
     local_response_norm,
     max_min_pairs,
     normalization,
+    padded_pairs,
     padding,
     permuted_concatenation,
     power_means,
@@ -120,6 +121,9 @@ PASSES = (
     Pass.of_patterns("element-wise functions", "a composition of functions of each entry", _VALUE, elementwise.matcher),
     Pass.of_patterns(
         "permuted concatenation", "cat(x[i], x[j]) = x[cat(i, j)]", _VALUE, permuted_concatenation.matcher
+    ),
+    Pass.of_patterns(
+        "pairs with a copy", "of an odd number of channels all but the last are in pairs", _VALUE, padded_pairs.matcher
     ),
     CONSTANT_SHIFTS,
     Pass.of_patterns(

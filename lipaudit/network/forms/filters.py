@@ -9,7 +9,7 @@ import torch
 
 from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.linear import CONVOLUTION, SCALE
-from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.network.forms.spaces import is_spatial, window_geometry
 from lipaudit.network.forms.steps import Linear, Step
@@ -80,6 +80,8 @@ def as_filters(step: Linear) -> list[Filter]:
         return _joined(step, spatial)
     if node.op == "aten.slice.Tensor":
         return [_slice(node, shapes[0], spatial)]
+    if node.op == "aten.index_select.default" and node["dim"] in (1, 1 - len(step.output.shape)):
+        return [_picked(node, shapes[0], spatial)]
     if node.op in ("aten.constant_pad_nd.default", "aten.pad.default"):
         return [_padded(node, shapes[0], step.output.shape, spatial)]
     if node.op in ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default"):
@@ -179,6 +181,14 @@ def _slice(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
     offsets = torch.zeros(1, spatial, dtype=torch.long)
     offsets[0, axis - 2] = places[0]
     return Filter(torch.ones(before[1], 1, dtype=torch.float64), offsets, tuple(stride))
+
+
+def _picked(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
+    """Some channels, in any order, as often as they are named."""
+    index = node["index"]
+    if not isinstance(index, Constant) or index.value.is_meta:
+        raise NotRepresentableError("channels that depend on the data")
+    return _pointwise(torch.eye(before[1], dtype=torch.float64)[index.value.cpu().long().reshape(-1)], spatial)
 
 
 def _padded(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:
