@@ -72,8 +72,7 @@ def claim(report: AuditReport, limit: float = 1.0, tolerance: float = TOLERANCE)
     over = "" if network.domain == "global" else f" over {place(report.settings, network.domain)}"
     within = f" (tolerance {tolerance:g})" if tolerance else ""
     if upper is not None and Fraction(upper) <= allowed:
-        rounding = ", up to rounding" if network.rigor == "numerical" else ""
-        verdict, text = Verdict.PROVED, f"the upper bound{over} is {upper!r}{rounding}"
+        verdict, text = Verdict.PROVED, f"the upper bound{over} is {upper!r}"
     elif lower is not None and Fraction(lower) > allowed:
         verdict, text = Verdict.REFUTED, f"two inputs were found{over} between which the network stretches by {lower!r}"
     else:

@@ -123,8 +123,8 @@ def test_the_bound_of_a_row_that_was_lowered_is_refused(audited: Audited) -> Non
 
 
 def scale_multiplier(certificate: Certificate) -> None:
-    """The largest of all multipliers, 1 % less."""
-    values = max(certificate.multipliers.values(), key=lambda numbers: float(numbers.max()))
+    """The largest multiplier of the last operation, 1 % less."""
+    values = list(certificate.multipliers.values())[-1]
     values[int(values.argmax())] *= 0.99
 
 
@@ -193,24 +193,6 @@ def test_held_inputs_are_held_again() -> None:
     assert lipaudit.verify(report, net).verified
     other = lipaudit.verify(report, net, fix={"scale": torch.tensor([[1.0, 2.0, 4.0]])})
     assert "Inputs are held at other values than the report says." in other.problems
-
-
-@pytest.mark.parametrize(
-    ("owner", "field", "value"),
-    [
-        ("model", "input_shape", [1, 1, 4, 4]),
-        ("model", "num_parameters", 7),
-        ("settings", "dtype", "float32"),
-        ("settings", "radius_in", "pixels"),
-    ],
-)
-def test_other_inputs_or_units_than_those_of_the_audit_are_refused(
-    audited: Audited, owner: str, field: str, value: object
-) -> None:
-    document = audited.report.to_dict()
-    document[owner][field] = value
-    found = lipaudit.verify(AuditReport.from_document(document), audited.model, audited.file)
-    assert any(problem.startswith(f"The report's {owner}.{field} is ") for problem in found.problems)
 
 
 def test_what_cannot_be_verified_is_an_error(audited: Audited, tmp_path: Path) -> None:

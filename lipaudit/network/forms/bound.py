@@ -17,11 +17,13 @@ from lipaudit.network.forms.program import NoProgramError, program_of
 from lipaudit.network.forms.result import NAME, bound_by_forms, refusal
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.steps import Program
-from lipaudit.network.forms.tighten import SHARPNESS, START_AND_PROOF, Tightened, tighten
+from lipaudit.network.forms.tighten import SHARPNESS, Tightened, tighten
 from lipaudit.network.forms.warm_start import WarmStart, warm_start
 
 # The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
 _FIRST, _LEAST_EVALUATIONS = 0.25, 30
+# What those looks and the proof take, and as much again, in evaluations of all frequencies.
+_EVALUATIONS = 6.0
 STAGES = (5e10, 5e11)
 """Operations of the searches that come before one with more, which is then never worse than these: those of the lesser efforts."""
 # A search with so few operations takes seconds on one thread, and finds the same on every number of threads.
@@ -129,5 +131,5 @@ def _covers(joined: Chain, chain: Chain) -> bool:
 
 
 def limits_for(work: float) -> Limits:
-    """The sizes of forms for which at least a start and its proof fit into an amount of work."""
-    return Limits(entries=int((work / 60) ** (1 / 3)), work=work / START_AND_PROOF)
+    """The sizes of forms for which a start, some looks at all frequencies, a search on some and a proof fit into an amount of work."""
+    return Limits(entries=int((work / 60) ** (1 / 3)), work=work / _EVALUATIONS)

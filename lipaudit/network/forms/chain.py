@@ -15,7 +15,7 @@ from lipaudit.network.forms.forward import forward_multipliers
 from lipaudit.network.forms.multipliers import perron_weights
 from lipaudit.network.forms.proof import Part, proved_terms
 from lipaudit.network.forms.restrictions import INSIDE
-from lipaudit.network.forms.segment import Segment
+from lipaudit.network.forms.segment import Segment, joined
 from lipaudit.network.forms.spaces import channels
 from lipaudit.network.forms.steps import Bounded, Program, Tensor
 
@@ -75,10 +75,10 @@ class Chain:
         for part in reversed(self.parts):
             if isinstance(part, Scalar):
                 continue  # its metric stays 1
-            form = part.start(logs, self._metrics(part.program.outputs, logs), how)
+            form, space = part.start(logs, self._metrics(part.program.outputs, logs), how)
             (source, *others) = part.program.inputs
             if how == "perron" and not others and source.name in self.places:
-                own = _by_channel(form, part, source)
+                own = _by_channel(joined(form, [source], space), part, source)
                 logs[self.places[source.name]] = perron_weights(own, own.shape[-1], channels(source)).log()
         return logs
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.cost import cost, entries
@@ -27,27 +28,25 @@ class Limits:
 
 # Columns of one frequency take no more numbers than this.
 _MOST_ENTRIES = 60_000_000
+# A segment has forms on all entries, where its tensors are small, if they take at most this part of the work, or less than per frequency.
+_DENSE = 8
 
 
 def plan(program: Program, propagation: Propagation, limits: Limits, *, across: bool = False) -> Chain | None:
     """The chain of segments of a program within limits, None if no part of it can have a form.
 
-    A program whose tensors are all small is one dense segment, unless convolutions with circular padding are to be cut first. Any
-    other is cut where a single tensor is alive: at the narrowest tensor before every change of resolution (unless segments may go
-    ``across``, where the aliases of frequencies stay coupled), and behind every constraint on norms, which a diagonal form passes
-    unchanged. What has no form keeps its constant, and so do the segments that gain least for what they cost where all of them together
-    are not within the limits.
+    A program whose tensors are all small is one dense segment. Any other is cut where a single tensor is alive: at the narrowest tensor
+    before every change of resolution (unless segments may go ``across``, where the aliases of frequencies stay coupled), and behind
+    every constraint on norms, which a diagonal form passes unchanged. What has no form keeps its constant, and so do the segments that
+    gain least for what they cost where all of them together are not within the limits.
 
     A constraint on the norm of a whole tensor that is alive alone cuts a program of small tensors as well: within a segment the bound
     would depend on its multiplier only, whatever the others are.
     """
-    pieces = [_Piece.of(piece, limits) for piece in _pieces(program)]
-    if any(piece.periodic for piece in pieces):
-        pieces = [piece.by_frequency() for piece in pieces]
     dense = _dense_segment(program, limits)
-    by_entries = dense is not None and not _rests_on_norms(program)
-    if dense is not None and by_entries and (across or not any(piece.periodic for piece in pieces)):
+    if dense is not None and not _rests_on_norms(program):
         return Chain([dense])
+    pieces = [_Piece.of(piece, limits) for piece in _pieces(program)]
     if len(pieces) < 2 and len(program.inputs) > 1:
         return None
     parts: list[Segment | Scalar] = []
@@ -56,7 +55,7 @@ def plan(program: Program, propagation: Propagation, limits: Limits, *, across: 
             parts.append(_scalar(_join(group), propagation))
         else:
             parts.extend(_within(group, propagation, limits))
-    parts = _affordable(parts, propagation, limits)
+    parts = list(_with_joined_constants(_affordable(parts, propagation, limits), propagation))
     return Chain(parts) if any(isinstance(part, Segment) for part in parts) else None
 
 
@@ -93,22 +92,49 @@ def _scalar(program: Program, propagation: Propagation) -> Scalar:
 
 
 def _affordable(parts: list[Segment | Scalar], propagation: Propagation, limits: Limits) -> list[Segment | Scalar]:
-    """The parts with constants in the place of the segments that gain least per operation, until the others are within the limits.
+    """The parts that are within the limits together: of the segments that gain least per operation only the pieces that are.
 
-    What a segment may gain is taken to grow with its constraints, each of which a product of constants passes at its worst.
+    A piece that is not keeps its constant.
+
+    What a segment may gain is taken to grow with its constraints, each of which a product of constants passes at its worst, and one
+    more for the weights at its ends.
     """
-    costs = {part: cost(part.program, part.space) for part in parts if isinstance(part, Segment)}
-    kept: set[Segment] = set()
-    remaining = limits.work
-    for segment in sorted(costs, key=lambda segment: -len(segment.constraints) / costs[segment]):
-        if costs[segment] <= remaining and segment.constraints:
-            remaining -= costs[segment]
+    kept, remaining = _best([part for part in parts if isinstance(part, Segment)], limits.work)
+    pieces = {
+        part: [_segment(piece, limits) or _scalar(piece, propagation) for piece in _pieces(part.program)]
+        for part in parts
+        if isinstance(part, Segment) and part not in kept
+    }
+    within, _ = _best([piece for split in pieces.values() for piece in split if isinstance(piece, Segment)], remaining)
+    result: list[Segment | Scalar] = []
+    for part in parts:
+        if part not in pieces or not within.intersection(pieces[part]):
+            result.append(_scalar(part.program, propagation) if part in pieces else part)
+        else:
+            result.extend(piece if piece in within else _scalar(piece.program, propagation) for piece in pieces[part])
+    return result
+
+
+def _with_joined_constants(parts: list[Segment | Scalar], propagation: Propagation) -> Iterator[Segment | Scalar]:
+    """The parts with one constant in the place of neighbouring ones: weights between them gain nothing."""
+    for constant, run in itertools.groupby(parts, lambda part: isinstance(part, Scalar)):
+        first, *others = run
+        if constant and others:
+            steps = tuple(step for part in (first, *others) for step in part.program.steps)
+            yield _scalar(Program(first.program.inputs, others[-1].program.outputs, steps), propagation)
+        else:
+            yield from (first, *others)
+
+
+def _best(segments: list[Segment], work: float) -> tuple[set[Segment], float]:
+    """The segments that gain most per operation and are within an amount of work together, and what of that they leave."""
+    costs = {segment: cost(segment.program, segment.space) for segment in segments}
+    kept = set[Segment]()
+    for segment in sorted(segments, key=lambda segment: -(len(segment.constraints) + 1) / costs[segment]):
+        if costs[segment] <= work:
+            work -= costs[segment]
             kept.add(segment)
-    if not kept:  # linear maps only
-        kept = {segment for segment in costs if costs[segment] <= remaining}
-    return [
-        _scalar(part.program, propagation) if isinstance(part, Segment) and part not in kept else part for part in parts
-    ]
+    return kept, work
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,32 +145,21 @@ class _Piece:
     kind: type[DenseSpace | SymbolSpace] | None
     spatial: bool
     changes_resolution: bool
-    whole: bool = False
-    """Whether its lattices by frequency are the domains of its tensors."""
-    periodic: bool = False
-    """Whether it has circular padding, and no other."""
 
     @classmethod
     def of(cls, program: Program, limits: Limits) -> _Piece:
         """What a part is."""
         spatial = any(is_spatial(tensor) for tensor in program.tensors)
         kind: type[DenseSpace | SymbolSpace] | None = DenseSpace
-        whole = periodic = False
-        if spatial:
-            small = all(tensor.size <= limits.entries for tensor in program.tensors)
+        if spatial and any(tensor.size > limits.entries for tensor in program.tensors):
             try:
-                space = SymbolSpace(with_restrictions(program))
-                whole, periodic = space.whole, space.periodic
-                kind = DenseSpace if small else SymbolSpace
+                SymbolSpace(with_restrictions(program))
+                kind = SymbolSpace
             except NotRepresentableError:
-                kind = DenseSpace if small else None
+                kind = None
         if len(program.outputs) != 1:
             kind = None
-        return cls(program, kind, spatial, _changes_resolution(program), whole, periodic)
-
-    def by_frequency(self) -> _Piece:
-        """The same with forms by frequency where nothing is lost by that."""
-        return replace(self, kind=SymbolSpace) if self.whole and self.kind is not None else self
+        return cls(program, kind, spatial, _changes_resolution(program))
 
     @property
     def width(self) -> int:
@@ -163,17 +178,18 @@ def _segment(program: Program, limits: Limits) -> Segment | None:
     if len(program.outputs) != 1:
         return None
     dense = _dense_segment(program, limits)
-    if dense is not None and not any(is_spatial(tensor) for tensor in program.tensors):
+    if dense is not None and cost(program, dense.space) <= limits.work / _DENSE:
         return dense
     try:
         restricted = with_restrictions(program)
         space = SymbolSpace(restricted)
     except NotRepresentableError:
         return dense
-    if dense is not None and not space.periodic:
+    operations = cost(restricted, space)
+    if entries(restricted, space, kept=True) > _MOST_ENTRIES or operations > limits.work:
         return dense
-    if entries(restricted, space, kept=True) > _MOST_ENTRIES or cost(restricted, space) > limits.work:
-        return None
+    if dense is not None and cost(program, dense.space) <= operations:
+        return dense
     return Segment(restricted, space)
 
 

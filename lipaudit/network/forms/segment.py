@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from lipaudit.network.forms.cost import ALL_EIGENVALUES
 from lipaudit.network.forms.elimination import (
     Choice,
     Eliminated,
@@ -27,8 +28,8 @@ from lipaudit.network.forms.spaces import Space
 from lipaudit.network.forms.steps import Constraint, Linear, Program, Tensor
 from lipaudit.network.forms.symbol_space import SymbolSpace
 
-# Leading eigenvectors per frequency, and how many matrices' eigenvalues are all computed: frequencies times size^3.
-_LEADING, _ALL_EIGENVALUES = 4, 2e8
+# Leading eigenvectors per frequency.
+_LEADING = 4
 # Frequencies and eigenvectors of less weight than this have no part in a derivative.
 _NEGLIGIBLE = 1e-6
 
@@ -78,14 +79,14 @@ class Segment:
             first = self.places[step.output.name].stop
         return first
 
-    def start(self, logs: torch.Tensor, outer: Mapping[str, torch.Tensor], how: str) -> torch.Tensor:
+    def start(self, logs: torch.Tensor, outer: Mapping[str, torch.Tensor], how: str) -> tuple[Form, Space]:
         """Fill in multipliers from the outputs to the inputs that are feasible at the frequencies that are searched on.
 
         Where their forms do not fit into memory at once, each part raises the multipliers to what it needs, in two rounds: what a later
         part raises makes the forms of an earlier one larger, by less than the room that a start leaves.
 
         Returns:
-            the form of the last part at the only input, (frequencies, n, n).
+            the form at the inputs of the last part, and the frequencies that it is of.
 
         Raises:
             InfeasibleError: where rounding leaves none.
@@ -105,7 +106,7 @@ class Segment:
 
             form = self._outer(outer)
             eliminate(self.program, space, form, choose)
-        return joined(form, self.program.inputs, space)
+        return form, space
 
     def _outer(self, outer: Mapping[str, torch.Tensor]) -> Form:
         """The form at the outputs: the weights of the metric, one per unit; an output that is returned twice counts twice."""
@@ -156,10 +157,8 @@ class Segment:
         """The value and derivatives of one part; no derivatives where it is so far below the highest one that they have no weight."""
         form = self._outer(outer)
         eliminated = eliminate(self.program, space, form, self._multipliers(logs), kept=not math.isinf(sharpness))
-        matrix = joined(form, self.program.inputs, space)
         roots = self._roots(inner)
-        matrix = roots[:, None] * matrix * roots
-        values, vectors = self._leading(matrix, number)
+        values, vectors = self._leading(form, space, roots, number)
         if not bool(torch.isfinite(values).all()):
             raise InfeasibleError("the input")
         log_values = values.clamp_min(1e-300).log()
@@ -224,8 +223,15 @@ class Segment:
                     kept[error.at] = False
                     left.insert(0, part[kept])
                 continue
-            matrix = joined(form, self.program.inputs, space)
-            whole[part] = largest_of_each(roots[:, None] * matrix * roots).clamp_min(1e-300).log()
+            if not form.columns:
+                largest = (diagonals(form, self.program.inputs, space) * roots**2).amax(1)
+            elif is_narrow(form, self.program.inputs, space):
+                columns = roots[:, None] * stacked_columns(form, self.program.inputs, space)
+                largest = largest_of_each(columns.mH @ columns)
+            else:
+                matrix = joined(form, self.program.inputs, space)
+                largest = largest_of_each(roots[:, None] * matrix * roots)
+            whole[part] = largest.clamp_min(1e-300).log()
         return whole
 
     def _multipliers(self, logs: torch.Tensor) -> Choice:
@@ -234,11 +240,22 @@ class Segment:
     def _roots(self, inner: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return torch.cat([inner[t.name][self.space.metric_units(t)] for t in self.program.inputs]).rsqrt()
 
-    def _leading(self, matrix: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _leading(self, form: Form, space: Space, roots: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The leading eigenvalues (frequencies, r) and their vectors; by subspace iteration from those of the last time if it is large."""
+        if not form.columns:
+            diagonal = diagonals(form, self.program.inputs, space) * roots**2
+            largest, places = diagonal.topk(min(_LEADING, diagonal.shape[1]))
+            unit = torch.zeros(*diagonal.shape, largest.shape[1], dtype=torch.float64)
+            return largest, unit.scatter_(1, places[:, None, :], 1.0)
+        if is_narrow(form, self.program.inputs, space):
+            columns = roots[:, None] * stacked_columns(form, self.program.inputs, space)
+            values, vectors = torch.linalg.eigh(columns.mH @ columns)
+            values, vectors = values[:, -_LEADING:].clamp_min(1e-300), vectors[:, :, -_LEADING:]
+            return values, (columns @ vectors) * values.rsqrt()[:, None, :]
+        matrix = roots[:, None] * joined(form, self.program.inputs, space) * roots
         size = matrix.shape[-1]
         r = min(_LEADING, size)
-        if len(matrix) * size**3 <= _ALL_EIGENVALUES:
+        if len(matrix) * size**3 <= ALL_EIGENVALUES:
             values, vectors = torch.linalg.eigh(matrix)
             return values[:, -r:], vectors[:, :, -r:]
         vectors, rounds = self._vectors.get(number), 2
@@ -267,7 +284,7 @@ class _Peak:
 
 def largest_of_each(matrix: torch.Tensor) -> torch.Tensor:
     """The largest eigenvalue of every matrix, to some digits from below where they are large."""
-    if len(matrix) * matrix.shape[-1] ** 3 <= _ALL_EIGENVALUES:
+    if len(matrix) * matrix.shape[-1] ** 3 <= ALL_EIGENVALUES:
         values: torch.Tensor = torch.linalg.eigvalsh(matrix)
         return values[:, -1]
     generator = torch.Generator().manual_seed(0)
@@ -277,6 +294,23 @@ def largest_of_each(matrix: torch.Tensor) -> torch.Tensor:
     small = x.mH @ matrix @ x
     largest: torch.Tensor = torch.linalg.eigvalsh((small + small.mH) / 2)[:, -1]
     return largest
+
+
+def diagonals(form: Form, inputs: Sequence[Tensor], space: Space) -> torch.Tensor:
+    """The diagonals at the inputs beside each other, (frequencies, n): the form where it has no columns."""
+    parts, _ = form.stacked([each.name for each in inputs], [space.positions(each) for each in inputs])
+    return parts
+
+
+def stacked_columns(form: Form, inputs: Sequence[Tensor], space: Space) -> torch.Tensor:
+    """The columns at the inputs one below the other, (frequencies, n, width)."""
+    _, columns = form.stacked([each.name for each in inputs], [space.positions(each) for each in inputs])
+    return columns
+
+
+def is_narrow(form: Form, inputs: Sequence[Tensor], space: Space) -> bool:
+    """Whether U* U, whose eigenvalues are those of the form U U*, is the smaller matrix."""
+    return not form.diagonals and form.width < sum(space.positions(each) for each in inputs)
 
 
 def joined(form: Form, inputs: Sequence[Tensor], space: Space) -> torch.Tensor:

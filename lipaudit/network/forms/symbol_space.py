@@ -11,10 +11,6 @@ axis that it folds onto one: with W the frequencies of the coarsest lattice of a
 times finer per axis are its aliases w + N_coarse j and channels, J^d c in all, and sampling is 1 / sqrt(s^d) times the sum over aliases.
 
 Real signals have conjugate symmetric transforms, so that half of the frequencies suffice.
-
-A convolution with circular padding is the same matrix on the lattice of the domain's own points. There nothing is continued, and a
-segment has either such convolutions or such with borders. It commutes with shifts, so that the mean over all shifts of multipliers that
-prove a bound proves it as well (their set is convex): multipliers per channel lose nothing.
 """
 
 from __future__ import annotations
@@ -168,14 +164,6 @@ class SymbolSpace:
         self._filters: dict[str, list[Filter]] = {}
         self._finer = _resolutions(program, self._filters)
         self.base = self._base(program)
-        self.whole = self._is_whole(program)
-        """Whether the lattices are the domains: then nothing is continued, and multipliers per channel prove as much as any."""
-        self.periodic = any(f.circular for filters in self._filters.values() for f in filters)
-        """Whether they have to be, for circular padding."""
-        if self.periodic and not self.whole:
-            raise NotRepresentableError(
-                "circular padding where another operation reads or keeps more or less than the domain"
-            )
         axes = [torch.arange(n) for n in self.base]
         axes[-1] = axes[-1][: self.base[-1] // 2 + 1]
         self._frequencies = torch.cartesian_prod(*axes).reshape(-1, len(axes))
@@ -214,14 +202,6 @@ class SymbolSpace:
             for a in range(spatial):
                 base[a] = max(base[a], math.ceil(points[a] / self._finer[name][a]))
         return tuple(base)
-
-    def _is_whole(self, program: Program) -> bool:
-        """Whether the lattice of every tensor with pixels is its domain."""
-        return all(
-            tensor.shape[2:] == tuple(n * f for n, f in zip(self.base, self._finer[tensor.name], strict=True))
-            for tensor in program.tensors
-            if is_spatial(tensor)
-        )
 
     def positions(self, tensor: Tensor) -> int:
         """Aliases times channels; the entries of a tensor without pixels."""
@@ -371,6 +351,10 @@ def _resolutions(program: Program, filters: dict[str, list[Filter]]) -> dict[str
                 found.append(tuple(g * f for g, f in zip(spacing[source.name], factors, strict=True)))
         elif isinstance(step, Windows):
             _, stride, _, _ = window_geometry(step.node, len(step.output.shape) - 2)
+            if step is program.steps[-1] and program.outputs == (step.output,):
+                stride = [1] * len(
+                    stride
+                )  # its output has a diagonal form, which passes it: it needs no frequencies of its own
             found.append(tuple(g * s for g, s in zip(spacing[step.sources[0].name], stride, strict=True)))
         else:
             if isinstance(step, Groups) and step.axis % len(step.output.shape) != 1:

@@ -37,7 +37,9 @@ FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defi
 """What a point raises at which the forms prove nothing."""
 _STARTS = ("norm", "forward", "perron")
 # What a start with its value, a look at all frequencies and a proof cost in evaluations of value and gradient.
-START, LOOK, _PROOF = 1.5, 0.6, 2.5
+START, LOOK, _PROOF = 1.5, 0.7, 2.0
+# What two values without derivatives cost.
+_COMPARED = 1.2
 START_AND_PROOF = START + _PROOF
 """What the least that is of use costs, in evaluations of all frequencies."""
 # A search takes at least so many evaluations, on so few frequencies of a segment as that needs, but not on fewer than these.
@@ -46,6 +48,8 @@ _EVALUATIONS, _FREQUENCIES, _PER_STAGE = 60, 12, 15
 _LOOKS, _RESTARTS = 3, 3
 # What a proof may lose, in log L, before slightly larger multipliers are tried.
 _LOST = 1e-3
+# Operations of a step of the search itself.
+_PER_EVALUATION, _PER_UNKNOWN = 5e6, 500.0
 # log t of a frequency may be so far above those that are searched on.
 _ABOVE = 1e-3
 
@@ -114,8 +118,13 @@ def _segments(chain: Chain) -> Iterator[Segment]:
 
 def _cost(chain: Chain) -> float:
     """Of one evaluation on the frequencies that are searched on."""
-    return sum(
-        cost(each.program, each.space, None if each.chosen is None else len(each.chosen)) for each in _segments(chain)
+    return (
+        _PER_EVALUATION
+        + _PER_UNKNOWN * chain.unknowns
+        + sum(
+            cost(each.program, each.space, None if each.chosen is None else len(each.chosen))
+            for each in _segments(chain)
+        )
     )
 
 
@@ -162,9 +171,12 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
 def _searched(
     chain: Chain, logs: torch.Tensor, work: float, watch: Watch, sharpness: Sequence[float]
 ) -> tuple[torch.Tensor, int]:
-    """A better point within an amount of work, and the evaluations that it took."""
-    each = max(_cost(chain), 1.0)
-    remaining, used = work / each, 0
+    """A point that is no worse within an amount of work, and the evaluations that it took.
+
+    What is minimised is smoothed: its minimum may be above the start where there was little work.
+    """
+    each, begun = max(_cost(chain), 1.0), logs
+    remaining, used = work / each - _COMPARED, 0
     stages = sharpness[: max(int(remaining) // _PER_STAGE, 1)]
     for stage, sharp in enumerate(stages):
         share = int(remaining) // (2 if stage + 1 < len(stages) else 1)
@@ -182,7 +194,15 @@ def _searched(
         logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharp, lambda: watch.ended)
         used += spent
         remaining -= spent
-    return logs, used
+    return (begun if used and _value(chain, begun) < _value(chain, logs) else logs), used
+
+
+def _value(chain: Chain, logs: torch.Tensor) -> float:
+    """log of the bound of L^2 on the frequencies that are searched on, not smoothed; infinite where nothing is proved."""
+    try:
+        return chain.value(logs, math.inf)[0]
+    except FAILURES:
+        return math.inf
 
 
 def _look(chain: Chain, logs: torch.Tensor) -> bool:
@@ -205,11 +225,7 @@ def _look(chain: Chain, logs: torch.Tensor) -> bool:
 
 def _proves(chain: Chain, logs: torch.Tensor) -> bool:
     """Whether multipliers prove something on the frequencies that are searched on."""
-    try:
-        chain.value(logs, math.inf)
-    except FAILURES:
-        return False
-    return True
+    return not math.isinf(_value(chain, logs))
 
 
 def _feasible(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torch.Tensor) -> torch.Tensor:

@@ -68,3 +68,60 @@ def test_a_chain_with_fewer_cuts_starts_where_one_with_more_ended() -> None:
     assert taken is not None
     assert joined.value(taken, math.inf)[0] <= cut.value(logs, math.inf)[0] + 1e-6
     assert largest_stretch(example) <= math.exp(joined.certified(taken)[0])
+
+
+def test_the_forms_behind_a_convolution_per_channel_cost_something_at_every_frequency() -> None:
+    example = case(
+        (1, 4, 8, 8),
+        lambda x, a, b, c: c(torch.relu(b(a(x)))),
+        conv(4, 8, size=1),
+        conv(8, 8, groups=8),
+        conv(8, 2, size=1),
+    )
+    (segment,) = one_segment(steps_of(example), per_frequency=True).parts
+    assert isinstance(segment, Segment)
+    assert isinstance(segment.space, SymbolSpace)
+    one, all_of_them = (cost(segment.program, segment.space, n) for n in (2, 200))
+    assert all_of_them - one > 20 * (one - cost(segment.program, segment.space, 1))
+
+
+def test_a_maximum_at_the_end_of_a_segment_couples_no_frequencies() -> None:
+    example = case((1, 3, 8, 8), lambda x, a: torch.max_pool2d(torch.relu(a(x)), 2), conv(3, 4))
+    chain = one_segment(steps_of(example), per_frequency=True)
+    (segment,) = chain.parts
+    assert isinstance(segment, Segment)
+    assert isinstance(segment.space, SymbolSpace)
+    assert {segment.space.aliases(tensor) for tensor in segment.program.tensors} == {1}
+    assert largest_stretch(example) <= math.exp(chain.certified(chain.start("norm"))[0])
+
+
+def test_what_is_too_large_together_keeps_forms_piece_by_piece() -> None:
+    """Weights per channel at the ends of linear maps and of convolutions per channel are worth it, and cost next to nothing."""
+    torch.manual_seed(3)
+    layers = [conv(3, 16, size=1), conv(16, 16, groups=16), conv(16, 16, size=1), conv(16, 16, groups=16), conv(16, 4)]
+    with torch.no_grad():
+        for layer in layers[1:4:2]:
+            layer.weight *= torch.logspace(-1, 1, 16)[:, None, None, None]
+
+    def formula(x: torch.Tensor, a: nn.Module, b: nn.Module, c: nn.Module, d: nn.Module, e: nn.Module) -> torch.Tensor:
+        return e(torch.relu(d(c(torch.relu(b(a(x)))))))
+
+    example = case((1, 3, 24, 24), formula, *layers)
+    program, propagation = steps_of(example), network_problem(example.net, example.shape).propagation
+    chain = plan(program, propagation, Limits(100, 6e7))
+    assert chain is not None
+    without = [part for part in chain.parts if isinstance(part, Segment) and not part.constraints]
+    assert without
+    product = propagation.network.log_upper
+    assert largest_stretch(example) <= math.exp(tighten(chain, 2e9).log_upper)
+    assert tighten(chain, 2e9).log_upper < product - 2
+
+
+def test_little_work_makes_nothing_worse_than_the_start() -> None:
+    example = pixel_cases()["residual"]
+    chain = one_segment(steps_of(example), per_frequency=True)
+    (segment,) = chain.parts
+    assert isinstance(segment, Segment)
+    start = chain.value(chain.start("norm"), math.inf)[0] / 2
+    for evaluations in (4, 8, 16):
+        assert tighten(chain, evaluations * cost(segment.program, segment.space)).log_upper <= start + 1e-9
