@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _ROUNDING = 4e-10
 _RANK = {"certified": 0, "numerical": 1, "estimate": 2}
 _FORMS = "forms"
+# what says over which inputs and in which units the figures are
+_SETTINGS = ("norm", "method", "domain", "radius", "radius_in", "radius_norm", "centres", "freeze_random", "dtype")
+_MODEL = ("input_shape", "input_shapes", "preprocessing", "num_parameters")
 
 
 def verify(
@@ -157,6 +160,11 @@ def _differences(report: AuditReport, again: AuditReport) -> Iterator[str]:
         yield f"The model has other weights than the report says: their SHA-256 is {hashes[1]}, not {hashes[0]}."
     if report.settings.fixed != again.settings.fixed:
         yield "Inputs are held at other values than the report says."
+    for owner, fields in (("settings", _SETTINGS), ("model", _MODEL)):
+        for field in fields:
+            stated, own = (getattr(getattr(each, owner), field) for each in (report, again))
+            if stated != own:
+                yield f"The report's {owner}.{field} is {stated!r}; the audit of the model has {own!r}."
     names = [row.name for row in report.layers], [row.name for row in again.layers]
     if names[0] != names[1]:
         yield f"The model has other rows than the report: {len(names[1])}, and {len(names[0])} in the report."

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from lipaudit.errors import ModelLoadError
+from lipaudit.errors.reason import reason_of
 from lipaudit.frontends.files import existing_file
 from lipaudit.option_names import spell
 
@@ -80,10 +81,10 @@ def _read_pickle(path: Path) -> object:
                 f"{path} needs Python code to load, which lipaudit never runs: refused, nothing in it was executed; save the "
                 "weights alone with torch.save(model.state_dict(), PATH) or as safetensors"
             ) from error
-        raise ModelLoadError(f"{path} is not a state dict written by torch.save ({_first_line(error)})") from error
+        raise ModelLoadError(f"{path} is not a state dict written by torch.save ({reason_of(error)})") from error
     except (RuntimeError, EOFError, ValueError, KeyError, IndexError, OSError, UnicodeDecodeError) as error:
         raise ModelLoadError(
-            f"{path} cannot be read as a state dict ({_first_line(error)}): it may be truncated, fetch it again"
+            f"{path} cannot be read as a state dict ({reason_of(error)}): it may be truncated, fetch it again"
         ) from error
 
 
@@ -220,7 +221,3 @@ def _listing(names: list[str], what: str) -> str:
         return ""
     shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
     return f"{len(names)} {what} ({shown})"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -133,13 +133,13 @@ def _from_files(files: Sequence[Path], names: Sequence[str], loaded: LoadedModel
     shape = loaded.input_shapes[name]
     if not fits_pictures(shape):
         raise NoPictureError(named, shape)
-    known = known_normalisation(loaded)
-    check_channels(name, shape, known)
     alone = len(files) == 1 and named.endswith(str(files[0]))
     pixels = [
         read_picture(str(f), shape, named if alone else f"{named}, image {n}")
         for f, n in zip(files, names, strict=True)
     ]
+    known = known_normalisation(loaded)
+    check_channels(name, shape, known)
     return Images(normalise(torch.cat(pixels), known), tuple(names), len(files), from_pixels=True)
 
 

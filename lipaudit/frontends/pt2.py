@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from lipaudit.errors import ModelLoadError
+from lipaudit.errors.reason import reason_of
 from lipaudit.frontends.files import sha256
 from lipaudit.frontends.held_inputs import NOTHING, Fixed
 from lipaudit.frontends.loaded import LoadedModel
@@ -34,7 +35,7 @@ def load_pt2(
             program = torch.export.load(archive)
     except Exception as error:
         raise ModelLoadError(
-            f"{path} cannot be read by torch {torch.__version__} ({_first_line(error)}): export it again"
+            f"{path} cannot be read by torch {torch.__version__} ({reason_of(error)}): export it again"
         ) from error
     loaded = load_program(
         program,
@@ -59,7 +60,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

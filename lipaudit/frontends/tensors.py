@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from lipaudit.errors.inputs import ReadFileError
+from lipaudit.errors.reason import reason_of
 
 
 def readable_file(text: str, option: str) -> Path:
@@ -47,6 +48,5 @@ def read_content(text: str, option: str) -> object:
                 return {name: torch.from_numpy(content[name]) for name in content.files}
         saved: object = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ReadFileError(option, f"no tensor can be read from it ({reason[:200]})") from error
+        raise ReadFileError(option, f"no tensor can be read from it ({reason_of(error)})") from error
     return saved.detach() if isinstance(saved, torch.Tensor) else saved

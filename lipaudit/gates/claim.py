@@ -72,7 +72,8 @@ def claim(report: AuditReport, limit: float = 1.0, tolerance: float = TOLERANCE)
     over = "" if network.domain == "global" else f" over {place(report.settings, network.domain)}"
     within = f" (tolerance {tolerance:g})" if tolerance else ""
     if upper is not None and Fraction(upper) <= allowed:
-        verdict, text = Verdict.PROVED, f"the upper bound{over} is {upper!r}"
+        rounding = ", up to rounding" if network.rigor == "numerical" else ""
+        verdict, text = Verdict.PROVED, f"the upper bound{over} is {upper!r}{rounding}"
     elif lower is not None and Fraction(lower) > allowed:
         verdict, text = Verdict.REFUTED, f"two inputs were found{over} between which the network stretches by {lower!r}"
     else:

@@ -86,5 +86,6 @@ CHOICES = _family("where.self", "where.ScalarOther", "where.ScalarSelf") | _fami
     "masked_fill.Tensor", "masked_fill.Scalar"
 )
 
+PADDINGS = frozenset(aten("pad", "constant_pad_nd"))
 # The identity in eval mode.
 DROPOUTS = frozenset(aten("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout"))

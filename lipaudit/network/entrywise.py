@@ -12,10 +12,10 @@ _INCREASING = {
     "aten.hardsigmoid.default", "aten.softplus.default", "aten.log_sigmoid.default", "aten.atan.default", "aten.asinh.default",
     "aten.erf.default", "aten.selu.default", "aten.threshold.default",
 }  # fmt: skip
+_ROUNDING = 2.0**-50
 # functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
 _REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
 _LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
-_REFLECTED_NAMES = {"silu", "gelu", "gelu (tanh)", "hardswish"}
 
 
 def returns_its_operand(node: Node) -> bool:
@@ -45,8 +45,11 @@ def slopes(node: Node, constant: float) -> tuple[float, float] | None:
         if all(isinstance(n, int | float) and n >= 0 for n in numbers):
             return (0.0, constant)
         return (-constant, constant)
-    if node.op in _REFLECTED or (node.op == ACTIVATION and node.payload.name in _REFLECTED_NAMES):
+    if node.op in _REFLECTED:
         return (1 - constant, constant) if constant >= _LEAST_OF_THE_REFLECTED else (-constant, constant)
+    if node.op == ACTIVATION and (reflection := node.payload.expression.reflection) is not None:
+        least = float(reflection) - constant
+        return (max(-constant, least - _ROUNDING * (abs(float(reflection)) + constant)), constant)
     if node.op in (ACTIVATION, ELEMENTWISE, "aten.mish.default", "aten.abs.default", "aten.celu.default"):
         return (-constant, constant)
     if node.op == "aten.clamp.default":

@@ -36,7 +36,7 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed, is_finite
 _TOLERANCES = (1e-3, 1e-6)
 # By how much N may be above 2 without being looked at again; what is tried then.
 _CLOSE = 1e-6
-_EXCESSES = (1e-7, 2e-5, 1e-3)
+_EXCESSES = (1e-7, 1e-6, 4e-6, 2e-5, 1e-4, 1e-3)
 # What B may be off the form A^T D by, relative to it: far more than rounding, far less than another weight.
 _LARGEST_REST = 1e-4
 _UP = 1 + 2.0**-30

@@ -15,6 +15,7 @@ from lipaudit.network.centring import centring
 from lipaudit.network.gradient_steps import gradient_step
 from lipaudit.network.lanes import lanes
 from lipaudit.network.part import Part, Shortcut
+from lipaudit.network.sandwiches import sandwich
 from lipaudit.network.skew_series import skew_exponential
 from lipaudit.rules.effect import Effect
 from lipaudit.spectral.oracle import CertifiedNorms, Norms
@@ -23,7 +24,7 @@ ShortcutRule: TypeAlias = Callable[[Node, Part], Shortcut | None]
 
 # What one part may always take, and its share of what is allowed.
 _LEAST_WORK, _SHARE = 4e9, 0.05
-SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential, centring, lanes)
+SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential, sandwich, centring, lanes)
 
 
 def find_shortcuts(graph: Graph, effects: Mapping[str, Effect], norms: Norms, work: float = 0.0) -> dict[str, Shortcut]:

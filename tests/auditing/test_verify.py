@@ -195,6 +195,24 @@ def test_held_inputs_are_held_again() -> None:
     assert "Inputs are held at other values than the report says." in other.problems
 
 
+@pytest.mark.parametrize(
+    ("owner", "field", "value"),
+    [
+        ("model", "input_shape", [1, 1, 4, 4]),
+        ("model", "num_parameters", 7),
+        ("settings", "dtype", "float32"),
+        ("settings", "radius_in", "pixels"),
+    ],
+)
+def test_other_inputs_or_units_than_those_of_the_audit_are_refused(
+    audited: Audited, owner: str, field: str, value: object
+) -> None:
+    document = audited.report.to_dict()
+    document[owner][field] = value
+    found = lipaudit.verify(AuditReport.from_document(document), audited.model, audited.file)
+    assert any(problem.startswith(f"The report's {owner}.{field} is ") for problem in found.problems)
+
+
 def test_what_cannot_be_verified_is_an_error(audited: Audited, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"give the file 'proof.safetensors'"):
         lipaudit.verify(audited.report, audited.model)

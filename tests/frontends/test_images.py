@@ -219,3 +219,10 @@ def test_a_network_with_two_inputs() -> None:
     two = LoadedModel(nn.Identity(), "net.onnx", "onnx", {"x": (1, 3), "y": (1, 3)})
     with pytest.raises(UsageError, match=r"images is for networks with one input, and net\.onnx has 2"):
         read_images(torch.zeros(1, 3), two)
+
+
+def test_a_file_that_is_no_image_is_named_before_the_normalisation_that_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "text.png").write_text("no image")
+    for name, problem in (("none.png", "no file of this name"), ("text.png", "not an image that can be read")):
+        with pytest.raises(UsageError, match=problem):
+            read_images(str(tmp_path / name), model(known=False))

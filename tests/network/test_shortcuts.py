@@ -18,6 +18,7 @@ from tests.one_lipschitz.layers import (
     SdpBased,
     SdpBasedConvolution,
     SkewExponential,
+    cayley,
 )
 
 
@@ -296,3 +297,64 @@ def test_what_a_cast_to_complex_numbers_drops_is_no_mean_of_the_tensor() -> None
 def test_a_cast_to_less_precision_is_passed() -> None:
     net = OfOneInput(lambda x: x - x.float().mean(-1, keepdim=True).double())
     assert bound_of(net, (1, 4)) <= 1 + 1e-6
+
+
+class TwoMaps(nn.Module):
+    """C s(W x), matrices or convolutions that go around."""
+
+    def __init__(
+        self, first: torch.Tensor, second: torch.Tensor, activation: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        super().__init__()
+        self.first, self.second, self.activation = nn.Parameter(first), nn.Parameter(second), activation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.first.dim() == 2:
+            return functional.linear(self.activation(functional.linear(x, self.first)), self.second)
+        for i, kernel in enumerate((self.first, self.second)):
+            x = functional.conv2d(functional.pad(x, (1, 1, 1, 1), mode="circular"), kernel)
+            x = self.activation(x) if i == 0 else x
+        return x
+
+
+ACTIVATIONS = {
+    "relu": torch.relu, "tanh": torch.tanh, "leaky": lambda x: functional.leaky_relu(x, 0.25),
+    "steep": lambda x: functional.leaky_relu(x, 2.0), "absolute": torch.abs,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("convolution", [False, True])
+def test_two_maps_that_are_nearly_a_sandwich_are_never_below_their_jacobian(activation: str, convolution: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q = cayley(torch.randn(9, 5, generator=generator, dtype=torch.float64))
+    psi = torch.tensor([0.5, 1.0, 1.5, 0.7, 3.0], dtype=torch.float64)
+    first, second = math.sqrt(2) / psi[:, None] * q[5:].T, math.sqrt(2) * q[:5] * psi
+    if convolution:
+        first, second = (functional.pad(m[..., None, None], (1, 1, 1, 1)) for m in (first, second))
+    first, second = (m + 0.02 * torch.randn(m.shape, generator=generator, dtype=m.dtype) for m in (first, second))
+    net, shape = TwoMaps(first, second, ACTIVATIONS[activation]), (1, 4, 5, 5) if convolution else (1, 4)
+    network = lipaudit.audit(net, input_shape={"x": shape}, effort="none").network
+    largest = 0.0
+    for one in torch.randn(60, *shape, generator=generator, dtype=torch.float64) * 3:
+        jacobian = torch.autograd.functional.jacobian(net, one).reshape(-1, one.numel())
+        largest = max(largest, float(torch.linalg.matrix_norm(jacobian, 2)))
+    assert largest <= network.upper_bound * (1 + 1e-12)
+    if activation in ("relu", "tanh", "leaky"):
+        assert network.upper_bound <= 1.6
+
+
+@pytest.mark.parametrize("frequencies", [1, 3])
+def test_the_norm_that_a_sandwich_is_bounded_by_is_above_every_choice_of_slopes(frequencies: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        w = torch.randn(
+            frequencies, 5, 3, generator=generator, dtype=torch.complex128 if frequencies > 1 else torch.float64
+        )
+        c = torch.randn(frequencies, 4, 5, generator=generator, dtype=w.dtype)
+        roots = torch.rand(5, generator=generator, dtype=torch.float64) + 0.1
+        k = torch.cat([c / roots, w.mH * (roots / 2)], 1)
+        bound = float(torch.linalg.matrix_norm(k, 2).max()) ** 2
+        for _ in range(50):
+            slopes = torch.rand(5, generator=generator, dtype=torch.float64).round(decimals=0)
+            assert float(torch.linalg.matrix_norm(c @ (slopes[:, None] * w), 2).max()) <= bound * (1 + 1e-12)

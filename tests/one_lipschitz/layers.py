@@ -101,18 +101,45 @@ def cayley(w: torch.Tensor) -> torch.Tensor:
 class Sandwich(nn.Module):
     """sqrt(2) A^T Psi relu(sqrt(2) Psi^-1 B x + b), A A^T + B B^T = I by a Cayley transform (Wang and Manchester, 2023)."""
 
-    def __init__(self, inside: int, outside: int) -> None:
+    def __init__(self, inside: int, outside: int, scale: float = 1.0) -> None:
         super().__init__()
+        self.scale = scale
         self.free, self.alpha = nn.Parameter(torch.randn(inside + outside, outside)), nn.Parameter(torch.ones(1))
         self.psi, self.bias = nn.Parameter(torch.randn(outside) / 2), nn.Parameter(torch.randn(outside))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         outside = len(self.psi)
         q = cayley(self.alpha * self.free / self.free.norm())
-        x = functional.linear(x, q[outside:].T)  # B @ x
+        x = functional.linear(self.scale * x, q[outside:].T)  # B @ x
         x = x * torch.exp(-self.psi) * math.sqrt(2)
         x = functional.relu(x + self.bias) * torch.exp(self.psi)
         return math.sqrt(2) * functional.linear(x, q[:outside])
+
+
+class SandwichConvolution(nn.Module):
+    """The same per frequency, with two Fourier transforms there and back; the first layer of a network scales its input."""
+
+    def __init__(self, inside: int, outside: int, size: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outside, inside + outside, 3, 3))
+        self.psi, self.bias = nn.Parameter(torch.randn(outside) / 2), nn.Parameter(torch.randn(outside))
+        self.size, self.scale = size, scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, half, outside = self.size, self.size // 2 + 1, len(self.psi)
+
+        def there(x: torch.Tensor) -> torch.Tensor:
+            return torch.fft.rfft2(x).permute(2, 3, 1, 0).reshape(n * half, x.shape[1], 1)
+
+        def back(x: torch.Tensor) -> torch.Tensor:
+            return torch.fft.irfft2(x.reshape(n, half, x.shape[1], 1).permute(3, 2, 0, 1), s=(n, n))
+
+        kernel = torch.fft.rfft2(self.weight, (n, n)).reshape(outside, -1, n * half).permute(2, 0, 1).conj()
+        q = cayley(kernel / kernel.norm())
+        psi = torch.exp(self.psi).diag().to(q.dtype)
+        x = back(math.sqrt(2) * torch.linalg.inv(psi) @ q[:, :, outside:] @ there(self.scale * x))
+        hidden = functional.relu(x + self.bias[:, None, None])
+        return back(math.sqrt(2) * q[:, :, :outside].mH @ psi @ there(hidden))
 
 
 class AlmostOrthogonal(nn.Module):

@@ -16,6 +16,8 @@ LAYERS: dict[str, tuple[type[nn.Module], tuple[object, ...], tuple[int, ...]]] =
     "SDP-based": (layers.SdpBased, (8, 12), FLAT),
     "SDP-based, convolution": (layers.SdpBasedConvolution, (4, 5), IMAGE),
     "sandwich": (layers.Sandwich, (8, 6), FLAT),
+    "sandwich, convolution": (layers.SandwichConvolution, (4, 5, 6), IMAGE),
+    "sandwich, convolution of one unit": (layers.SandwichConvolution, (4, 1, 6), IMAGE),
     "almost orthogonal": (layers.AlmostOrthogonal, (8, 6), FLAT),
     "almost orthogonal, circular": (layers.AlmostOrthogonalConvolution, (4, 5), IMAGE),
     "almost orthogonal, zeros": (layers.AlmostOrthogonalConvolution, (4, 5, "zeros"), IMAGE),
@@ -41,8 +43,7 @@ def test_a_layer_is_one_lipschitz(name: str) -> None:
     make, arguments, shape = LAYERS[name]
     torch.manual_seed(0)
     net = make(*arguments).eval()
-    effort = "quick" if name == "sandwich" else "none"
-    figure = lipaudit.audit(net, input_shape={lipaudit_input(net): shape}, effort=effort).network
+    figure = lipaudit.audit(net, input_shape={lipaudit_input(net): shape}, effort="none").network
     assert figure.status == "finite"
     x = torch.randn(shape, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(net.double(), x, vectorize=True).reshape(-1, x.numel())
@@ -60,6 +61,14 @@ def lipaudit_input(net: nn.Module) -> str:
 def test_a_residual_connection_with_weights() -> None:
     net = layers.LipschitzResidual(layers.bjorck_linear(8, 8)).eval()
     assert lipaudit.audit(net, input_shape={"x": FLAT}).network.upper_bound <= 1.0001
+
+
+def test_a_sandwich_of_a_scaled_input_has_at_most_the_scale() -> None:
+    torch.manual_seed(0)
+    for net in (layers.SandwichConvolution(4, 3, 6, 3.0), layers.Sandwich(8, 5, 3.0)):
+        shape = IMAGE if isinstance(net, layers.SandwichConvolution) else FLAT
+        figure = lipaudit.audit(net.eval(), input_shape={"x": shape}, effort="none").network
+        assert 1.0 < figure.upper_bound <= 3.0 * (1 + 1e-4)
 
 
 def test_several_classes_are_not_one_lipschitz_together() -> None:

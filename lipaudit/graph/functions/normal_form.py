@@ -50,6 +50,20 @@ class Inner:
             case name:
                 return getattr(torch, name)(q)  # type: ignore[no-any-return]
 
+    @property
+    def reflection(self) -> Fraction | None:
+        """The number h(q(x)) + h(q(-x)) for every x, exactly; None where it is not known to be one.
+
+        Where q is odd that is 1 for a sigmoid and 0 for tanh and erf; for a clamp low + high where q is odd around their middle.
+        """
+        if any(self.argument[2::2]):
+            return None
+        middle = self.argument[0] if self.argument else Fraction(0)
+        if self.function == "clamp" and math.isfinite(self.low) and math.isfinite(self.high):
+            return 2 * middle if 2 * middle == Fraction(self.low) + Fraction(self.high) else None
+        sums = {"sigmoid": Fraction(1), "tanh": Fraction(0), "erf": Fraction(0)}
+        return None if middle else sums.get(self.function)
+
     def __str__(self) -> str:
         limits = f", {float(self.low):.5g}, {float(self.high):.5g}" if self.function == "clamp" else ""
         argument = _text({(i, 0): c for i, c in enumerate(self.argument)}, "") + limits
@@ -87,6 +101,19 @@ class Expression:
                 term = term * x
             result = result + term
         return result
+
+    @property
+    def reflection(self) -> Fraction | None:
+        """The number s with f'(x) + f'(-x) = s for every x, exactly; None where it is not known to be one.
+
+        >>> x = Expression.variable()
+        >>> (x * constant(0.25)).reflection
+        Fraction(1, 2)
+        """
+        if set(self.terms) - {(0, 0), (1, 0), (2, 0), (1, 1)}:
+            return None
+        inner = Fraction(0) if self.inner is None else self.inner.reflection
+        return None if inner is None else 2 * self.coefficient(1, 0) + self.coefficient(1, 1) * inner
 
     def __add__(self, other: Expression) -> Expression | None:
         terms = dict(self.terms)

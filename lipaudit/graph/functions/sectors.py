@@ -57,7 +57,10 @@ _Value: TypeAlias = _Form | _Number | _Angle
 
 @dataclass(frozen=True)
 class Sectors:
-    """The matrices of some functions, (functions, sectors, outputs, 2), and the largest gap on a ray, relative to the matrices."""
+    """The matrices of some functions, (functions, sectors, outputs, 2), and the largest gap on a ray.
+
+    A gap of an output is relative to the largest entry of that output's rows of the matrices of that function.
+    """
 
     matrices: torch.Tensor
     gap: float
@@ -113,9 +116,9 @@ def sectors(nodes: Iterable[Node], leaves: tuple[str, ...], outputs: tuple[str, 
     on_rays = _Evaluation(constants, angles, within).matrices(ordered, leaves, outputs)
     directions = torch.stack([angles.cos(), angles.sin()], -1)[..., None]
     values = [m @ directions for m in (matrices, matrices.roll(1, 1), on_rays)]
-    gaps = [(values[a] - values[b]).abs().amax() for a, b in ((0, 1), (0, 2))]
-    scale = matrices.abs().amax().clamp_min(1e-300)
-    gap = float(max(gaps) / scale)
+    gaps = torch.stack([(values[0] - values[i]).abs().amax((1, 3)) for i in (1, 2)]).amax(0)
+    scales = matrices.abs().amax((1, 3)).clamp_min(1e-300)  # of every output of every function by itself
+    gap = float((gaps / scales).max())
     if not math.isfinite(gap):
         raise NotOnSectorsError("its constants are not finite")
     return Sectors(matrices, gap)

@@ -100,8 +100,8 @@ def std_mean(self: Tensor, dim: Any = None, *, correction: Number | None = None,
 
 
 def take(self: Tensor, index: Tensor) -> Tensor:
-    """Entries of the flattened tensor."""
-    return self.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+    """Entries of the flattened tensor, from its end where an index is negative."""
+    return self.reshape(-1)[index.reshape(-1)].reshape(index.shape)
 
 
 def scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:

@@ -42,8 +42,12 @@ _MIXED = NoMatch("a product mixes frequencies, or they are transformed back in a
 
 @dataclass(frozen=True, eq=False)
 class FourierFilter:
-    """``matrices`` are stacks (frequencies, out, in) that are applied one after the other; ``nodes`` compute the filter from ``source``."""
+    """A filter over some ``axes`` of the tensor ``source``, computed by ``nodes``.
 
+    ``matrices`` are stacks (frequencies, out, in) that are applied one after the other.
+    """
+
+    axes: tuple[int, ...]
     matrices: tuple[torch.Tensor, ...]
     exact: bool
     source: str
@@ -70,7 +74,8 @@ def matcher(index: GraphIndex) -> Matcher:
             return _MIXED
         constants = [a for n in nodes for a in n.arguments.values() if isinstance(a, Constant)]
         source = nodes[0].refs[0]
-        payload = FourierFilter(matrices, all(c.error == 0 for c in constants), source.name, (*nodes, node))
+        axes = tuple(sorted(_axes(nodes[0], len(source.info.shape))))
+        payload = FourierFilter(axes, matrices, all(c.error == 0 for c in constants), source.name, (*nodes, node))
         new = replace(node, op=FOURIER_FILTER, arguments={"self": source}, payload=payload)
         return Match((new,), merged=tuple(n.name for n in nodes))
 

@@ -1,11 +1,14 @@
-"""Operations that return their input, and outputs that nothing reads: clone(x) = x, dropout(x) = x in evaluation mode."""
+"""Operations that return their input, and outputs that nothing reads.
+
+clone(x) = x, dropout(x) = x in evaluation mode, and so is padding by nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from lipaudit.graph.node import Argument, Graph, Node, Ref
-from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES
+from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES, PADDINGS
 from lipaudit.graph.rewrite import rebuild
 
 # Norms that return their statistics as well, as the same norm with one output: its name, and arguments renamed or added.
@@ -32,7 +35,8 @@ def drop_identities(graph: Graph) -> Graph:
             return None
         same = len(node.outputs) == 1 and node.get("self") is refs[0] and refs[0].info == node.output
         inactive = node.op in DROPOUTS and len(node.outputs) == 1 and node["train"] is False
-        if node.op in IDENTITIES or (node.op in CASTS and same) or inactive:
+        unpadded = node.op in PADDINGS and not any(node["pad"])  # type: ignore[arg-type]
+        if node.op in IDENTITIES or (node.op in CASTS and same) or inactive or unpadded:
             return refs[0]
         return refs[0] if node.op == "getitem" and refs[0].name in alone else None
 

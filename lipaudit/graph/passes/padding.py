@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.ops import PADDINGS
 from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, NoMatch
 from lipaudit.graph.rewrite import label, uses
 
-_PADDINGS = ("aten.pad.default", "aten.constant_pad_nd.default")
 _HAS_BORDERS = NoMatch("the convolution is transposed, or pads by itself")
 _SEVERAL_READERS = NoMatch("something else reads the padded tensor")
 _OTHER_AXES = NoMatch("the padding reaches other axes than those of the positions, crops, or pads a constant")
@@ -26,7 +26,7 @@ def matcher(index: GraphIndex) -> Matcher:
         if node.payload.transposed or any(any(p) for p in node.payload.padding):
             return _HAS_BORDERS
         pad = index.producers[node.refs[0].name]
-        if pad.op not in _PADDINGS:
+        if pad.op not in PADDINGS:
             return OTHER_OPERATION
         if counts[pad.name] != 1:
             return _SEVERAL_READERS

@@ -34,9 +34,9 @@ from lipaudit.spectral.bracket import Bracket, Rigor, log_up
 POWER_MEAN = "lipaudit.power_mean"
 # Column sums are computed with at most about 2^20 terms each, in float64.
 _ROUNDING = 2.0**-30
-# |log| of the smallest and of the largest number of float32: where exponents are reciprocal up to rounding, p q = 1 + d, the mean is
-# one of these powers of itself steeper
-_LOG_RANGE = 104.0
+# |log| of the smallest and of the largest number of float32 and float64: where exponents are reciprocal up to rounding, p q = 1 + d, the
+# mean is one of these powers of itself steeper
+_LOG_RANGE, _LOG_RANGE_FLOAT64 = 104.0, 745.2
 _ENTRYWISE = {f"aten.{name}.{kind}" for name in ("add", "mul", "div") for kind in ("Tensor", "Scalar")} | CASTS
 _NOT_POWERS = NoMatch("the root is not taken of a sum of powers with weights that are not negative")
 _SEVERAL_POWERS = NoMatch("the powers have different exponents")
@@ -143,7 +143,8 @@ def _power_mean(
     if entry is None and power != 2:
         return _OTHER_WEIGHTS
     error = abs(power * order[1] - 1)
-    slack = math.exp(float(error) * _LOG_RANGE) * (1 + float(error))
+    reach = _LOG_RANGE_FLOAT64 if node.output.dtype == torch.float64 else _LOG_RANGE
+    slack = math.exp(float(error) * reach) * (1 + float(error))
     rigor = Rigor.NUMERICAL if error else Rigor.CERTIFIED
     factors = tuple(_factor(top, entry, power, slack, rigor) for top in largest)
     return PowerMean(float(power), factors, tuple(sources), (*chain, node))

@@ -29,11 +29,13 @@ from lipaudit.graph.passes import (
     attention,
     constant_sums,
     elementwise,
+    filter_convolutions,
     fourier_filters,
     linear_maps,
     local_response_norm,
     max_min_pairs,
     normalization,
+    padded_pairs,
     padding,
     permuted_concatenation,
     power_means,
@@ -120,7 +122,13 @@ PASSES = (
     Pass.of_patterns(
         "permuted concatenation", "cat(x[i], x[j]) = x[cat(i, j)]", _VALUE, permuted_concatenation.matcher
     ),
+    Pass.of_patterns(
+        "pairs with a copy", "of an odd number of channels all but the last are in pairs", _VALUE, padded_pairs.matcher
+    ),
     CONSTANT_SHIFTS,
+    Pass.of_patterns(
+        "filters as convolutions", "irfft(M_w rfft(x)_w) = irfft(M) * x", _DIFFERENCES, filter_convolutions.matcher
+    ),
     LINEAR_MAPS,
     PADDING,
     SCALES,

@@ -9,7 +9,7 @@ import torch
 
 from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.linear import CONVOLUTION, SCALE
-from lipaudit.graph.node import Node, Ref
+from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.network.forms.spaces import is_spatial, window_geometry
 from lipaudit.network.forms.steps import Linear, Step
@@ -27,7 +27,8 @@ _SUMS = {"aten.add.Tensor": 1.0, "aten.sub.Tensor": -1.0}
 class Filter:
     """y[n] = sum_a K[a] x[stride n + offsets[a]] per axis: a kernel (c_out, c_in, taps), and whether it is the adjoint that is meant.
 
-    A kernel (c, taps) acts on every channel by itself.
+    A kernel (c, taps) acts on every channel by itself. A ``circular`` filter reads the pixels of the other side beyond the border: it
+    needs a lattice that is the domain itself.
     """
 
     kernel: torch.Tensor
@@ -36,6 +37,7 @@ class Filter:
     transposed: bool = False
     error: float = 0.0
     moved: float = 0.0
+    circular: bool = False
 
     def points(self, source: tuple[int, ...], output: tuple[int, ...]) -> tuple[int, ...]:
         """How many points per axis of the tensor that is read (of a transposed filter the output) keep readings from going around.
@@ -43,6 +45,8 @@ class Filter:
         What is read from the domain of the other tensor lies in [-low, size - 1 + high]: size + max(low, high) points keep both
         ends apart from the domain.
         """
+        if self.circular:
+            return source
         read, other = (output, source) if self.transposed else (source, output)
         first, last = self.offsets.amin(0).tolist(), self.offsets.amax(0).tolist()
         axes = zip(read, other, self.stride, first, last, strict=True)
@@ -76,6 +80,8 @@ def as_filters(step: Linear) -> list[Filter]:
         return _joined(step, spatial)
     if node.op == "aten.slice.Tensor":
         return [_slice(node, shapes[0], spatial)]
+    if node.op == "aten.index_select.default" and node["dim"] in (1, 1 - len(step.output.shape)):
+        return [_picked(node, shapes[0], spatial)]
     if node.op in ("aten.constant_pad_nd.default", "aten.pad.default"):
         return [_padded(node, shapes[0], step.output.shape, spatial)]
     if node.op in ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default"):
@@ -84,8 +90,12 @@ def as_filters(step: Linear) -> list[Filter]:
 
 
 def _convolution(payload: Convolution) -> Filter:
-    if payload.padding_mode != "zeros" or any(p < 0 for pair in payload.padding for p in pair):
+    circular = payload.padding_mode == "circular"
+    if (payload.padding_mode != "zeros" and not circular) or any(p < 0 for pair in payload.padding for p in pair):
         raise NotRepresentableError(f"a convolution with padding {payload.padding_mode}")
+    periods = zip(payload.output_size, payload.stride, payload.input_size, strict=True)
+    if circular and any(m * s != n for m, s, n in periods):
+        raise NotRepresentableError("a convolution with circular padding that does not cover whole periods")
     kernel = payload.kernel.to(torch.float64)
     groups = payload.groups
     rows, columns = kernel.shape[0], kernel.shape[1]
@@ -94,16 +104,16 @@ def _convolution(payload: Convolution) -> Filter:
     offsets = places * torch.tensor(payload.dilation) - left
     if groups == rows and columns == 1:
         kernel = kernel[:, 0].flatten(1)
-        return Filter(kernel, offsets, payload.stride, payload.transposed, margin_of(payload.error), payload.moved)
+        error, moved = margin_of(payload.error), payload.moved
+        return Filter(kernel, offsets, payload.stride, payload.transposed, error, moved, circular)
     if groups > 1:
         whole = kernel.new_zeros(rows, columns * groups, *kernel.shape[2:])
         for g in range(groups):
             part = slice(g * rows // groups, (g + 1) * rows // groups)
             whole[part, g * columns : (g + 1) * columns] = kernel[part]
         kernel = whole
-    return Filter(
-        kernel.flatten(2), offsets, payload.stride, payload.transposed, margin_of(payload.error), payload.moved
-    )
+    error, moved = margin_of(payload.error), payload.moved
+    return Filter(kernel.flatten(2), offsets, payload.stride, payload.transposed, error, moved, circular)
 
 
 def _pointwise(matrix: torch.Tensor, spatial: int, error: float = 0.0) -> Filter:
@@ -171,6 +181,14 @@ def _slice(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
     offsets = torch.zeros(1, spatial, dtype=torch.long)
     offsets[0, axis - 2] = places[0]
     return Filter(torch.ones(before[1], 1, dtype=torch.float64), offsets, tuple(stride))
+
+
+def _picked(node: Node, before: tuple[int, ...], spatial: int) -> Filter:
+    """Some channels, in any order, as often as they are named."""
+    index = node["index"]
+    if not isinstance(index, Constant) or index.value.is_meta:
+        raise NotRepresentableError("channels that depend on the data")
+    return _pointwise(torch.eye(before[1], dtype=torch.float64)[index.value.cpu().long().reshape(-1)], spatial)
 
 
 def _padded(node: Node, before: tuple[int, ...], after: tuple[int, ...], spatial: int) -> Filter:

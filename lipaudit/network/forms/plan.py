@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.cost import cost, entries
@@ -35,18 +35,22 @@ _DENSE = 8
 def plan(program: Program, propagation: Propagation, limits: Limits, *, across: bool = False) -> Chain | None:
     """The chain of segments of a program within limits, None if no part of it can have a form.
 
-    A program whose tensors are all small is one dense segment. Any other is cut where a single tensor is alive: at the narrowest tensor
-    before every change of resolution (unless segments may go ``across``, where the aliases of frequencies stay coupled), and behind
-    every constraint on norms, which a diagonal form passes unchanged. What has no form keeps its constant, and so do the segments that
-    gain least for what they cost where all of them together are not within the limits.
+    A program whose tensors are all small is one dense segment, unless convolutions with circular padding are to be cut first. Any
+    other is cut where a single tensor is alive: at the narrowest tensor before every change of resolution (unless segments may go
+    ``across``, where the aliases of frequencies stay coupled), and behind every constraint on norms, which a diagonal form passes
+    unchanged. What has no form keeps its constant, and so do the segments that gain least for what they cost where all of them together
+    are not within the limits.
 
     A constraint on the norm of a whole tensor that is alive alone cuts a program of small tensors as well: within a segment the bound
     would depend on its multiplier only, whatever the others are.
     """
-    dense = _dense_segment(program, limits)
-    if dense is not None and not _rests_on_norms(program):
-        return Chain([dense])
     pieces = [_Piece.of(piece, limits) for piece in _pieces(program)]
+    if any(piece.periodic for piece in pieces):
+        pieces = [piece.by_frequency() for piece in pieces]
+    dense = _dense_segment(program, limits)
+    by_entries = dense is not None and not _rests_on_norms(program)
+    if dense is not None and by_entries and (across or not any(piece.periodic for piece in pieces)):
+        return Chain([dense])
     if len(pieces) < 2 and len(program.inputs) > 1:
         return None
     parts: list[Segment | Scalar] = []
@@ -145,21 +149,32 @@ class _Piece:
     kind: type[DenseSpace | SymbolSpace] | None
     spatial: bool
     changes_resolution: bool
+    whole: bool = False
+    """Whether its lattices by frequency are the domains of its tensors."""
+    periodic: bool = False
+    """Whether it has circular padding, and no other."""
 
     @classmethod
     def of(cls, program: Program, limits: Limits) -> _Piece:
         """What a part is."""
         spatial = any(is_spatial(tensor) for tensor in program.tensors)
         kind: type[DenseSpace | SymbolSpace] | None = DenseSpace
-        if spatial and any(tensor.size > limits.entries for tensor in program.tensors):
+        whole = periodic = False
+        if spatial:
+            small = all(tensor.size <= limits.entries for tensor in program.tensors)
             try:
-                SymbolSpace(with_restrictions(program))
-                kind = SymbolSpace
+                space = SymbolSpace(with_restrictions(program))
+                whole, periodic = space.whole, space.periodic
+                kind = DenseSpace if small else SymbolSpace
             except NotRepresentableError:
-                kind = None
+                kind = DenseSpace if small else None
         if len(program.outputs) != 1:
             kind = None
-        return cls(program, kind, spatial, _changes_resolution(program))
+        return cls(program, kind, spatial, _changes_resolution(program), whole, periodic)
+
+    def by_frequency(self) -> _Piece:
+        """The same with forms by frequency where nothing is lost by that."""
+        return replace(self, kind=SymbolSpace) if self.whole and self.kind is not None else self
 
     @property
     def width(self) -> int:
@@ -178,17 +193,20 @@ def _segment(program: Program, limits: Limits) -> Segment | None:
     if len(program.outputs) != 1:
         return None
     dense = _dense_segment(program, limits)
-    if dense is not None and cost(program, dense.space) <= limits.work / _DENSE:
+    cheap = dense is not None and cost(program, dense.space) <= limits.work / _DENSE
+    if cheap and not any(is_spatial(tensor) for tensor in program.tensors):
         return dense
     try:
         restricted = with_restrictions(program)
         space = SymbolSpace(restricted)
     except NotRepresentableError:
         return dense
+    if cheap and not space.periodic:
+        return dense
     operations = cost(restricted, space)
     if entries(restricted, space, kept=True) > _MOST_ENTRIES or operations > limits.work:
         return dense
-    if dense is not None and cost(program, dense.space) <= operations:
+    if dense is not None and not space.periodic and cost(program, dense.space) <= operations:
         return dense
     return Segment(restricted, space)
 

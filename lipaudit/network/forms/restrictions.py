@@ -40,11 +40,16 @@ def with_restrictions(program: Program) -> Program:
                 steps.append(Slopes(cut[source.name], (source,), 0.0, 1.0, step.node))
             sources[i] = cut[source.name]
         if is_spatial(step.output) and (
-            any(source.name in spilled for source in sources) or not all(_is_pointwise(f) for f in filters)
+            any(source.name in spilled for source in sources) or not all(_stays_inside(f) for f in filters)
         ):
             spilled.add(step.output.name)
         steps.append(step if tuple(sources) == step.sources else replace(step, sources=tuple(sources)))
     return replace(program, steps=tuple(steps))
+
+
+def _stays_inside(filter_: Filter) -> bool:
+    """Whether nothing is written beyond the domain."""
+    return filter_.circular or _is_pointwise(filter_)
 
 
 def _is_pointwise(filter_: Filter) -> bool:
@@ -52,7 +57,9 @@ def _is_pointwise(filter_: Filter) -> bool:
 
 
 def _reads_inside(filter_: Filter, source: Tensor, output: Tensor) -> bool:
-    """Whether every pixel of the output reads pixels of the source's domain only."""
+    """Whether every pixel of the output reads pixels of the source's domain only; all of the lattice where it is circular."""
+    if filter_.circular:
+        return True
     if filter_.transposed:
         return _is_pointwise(filter_)
     first, last = filter_.offsets.amin(0).tolist(), filter_.offsets.amax(0).tolist()

@@ -11,6 +11,10 @@ axis that it folds onto one: with W the frequencies of the coarsest lattice of a
 times finer per axis are its aliases w + N_coarse j and channels, J^d c in all, and sampling is 1 / sqrt(s^d) times the sum over aliases.
 
 Real signals have conjugate symmetric transforms, so that half of the frequencies suffice.
+
+A convolution with circular padding is the same matrix on the lattice of the domain's own points. There nothing is continued, and a
+segment has either such convolutions or such with borders. It commutes with shifts, so that the mean over all shifts of multipliers that
+prove a bound proves it as well (their set is convex): multipliers per channel lose nothing.
 """
 
 from __future__ import annotations
@@ -164,6 +168,14 @@ class SymbolSpace:
         self._filters: dict[str, list[Filter]] = {}
         self._finer = _resolutions(program, self._filters)
         self.base = self._base(program)
+        self.whole = self._is_whole(program)
+        """Whether the lattices are the domains: then nothing is continued, and multipliers per channel prove as much as any."""
+        self.periodic = any(f.circular for filters in self._filters.values() for f in filters)
+        """Whether they have to be, for circular padding."""
+        if self.periodic and not self.whole:
+            raise NotRepresentableError(
+                "circular padding where another operation reads or keeps more or less than the domain"
+            )
         axes = [torch.arange(n) for n in self.base]
         axes[-1] = axes[-1][: self.base[-1] // 2 + 1]
         self._frequencies = torch.cartesian_prod(*axes).reshape(-1, len(axes))
@@ -202,6 +214,14 @@ class SymbolSpace:
             for a in range(spatial):
                 base[a] = max(base[a], math.ceil(points[a] / self._finer[name][a]))
         return tuple(base)
+
+    def _is_whole(self, program: Program) -> bool:
+        """Whether the lattice of every tensor with pixels is its domain."""
+        return all(
+            tensor.shape[2:] == tuple(n * f for n, f in zip(self.base, self._finer[tensor.name], strict=True))
+            for tensor in program.tensors
+            if is_spatial(tensor)
+        )
 
     def positions(self, tensor: Tensor) -> int:
         """Aliases times channels; the entries of a tensor without pixels."""

@@ -86,6 +86,7 @@ PIECES: dict[str, tuple[Callable[[Tensor], Tensor | tuple[Tensor, ...]], float |
         None,
     ),
     "take": (lambda x: x.take(torch.tensor([0, 5, 5, 5])), 3**0.5),
+    "take from the end": (lambda x: x.take(torch.tensor([[-1, 0], [-1, -2]])), 2**0.5),
     "tensordot": (lambda x: torch.tensordot(x, MATRIX, dims=([1, 2], [0, 1])), "MATRIX.flatten()"),
     "trapezoid": (lambda x: torch.trapezoid(x, dx=0.5), None),
     "trapezoid with places": (lambda x: torch.trapezoid(x, torch.tensor([0.0, 1.0, 3.0, 4.0]).double()), None),

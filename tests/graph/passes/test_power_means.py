@@ -101,6 +101,14 @@ def test_what_is_no_norm_stays(name: str) -> None:
     assert POWER_MEAN not in {n.op for n in graph}
 
 
+def test_exponents_that_are_reciprocal_up_to_rounding_count_over_the_range_of_the_floats() -> None:
+    function = OfOneInput(lambda x: x.square().sum(1, keepdim=True).pow(0.5 + 4.9e-7))
+    x = torch.tensor([[1e150, 0.0]], dtype=torch.float64)
+    stretch = float((function(x) - function(x / 2)).norm() / (x / 2).norm())
+    (node,) = (node for node in recognise(capture(function, {"x": x})) if node.op == POWER_MEAN)
+    assert 1.0003 < stretch <= node.payload.factors[0].upper
+
+
 def test_two_tensors_join_by_squares() -> None:
     function: Function = lambda x: torch.sqrt(torch.tanh(x) ** 2 + torch.sin(x) ** 2)  # noqa: E731
     network = lipaudit.audit(OfOneInput(function), input_shape={"x": IMAGE}).network

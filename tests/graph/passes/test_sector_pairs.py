@@ -78,7 +78,16 @@ PAIRS: dict[str, tuple[Map, float]] = {
     "a pair and its absolute values": (lambda x: torch.cat([x, x.abs()], 1), math.sqrt(2)),
     "shrunk on one side": (lambda x: torch.cat([torch.where(x[:, :3] > 0, x[:, :3], 0.5 * x[:, :3]), x[:, 3:]], 1), 1.0),
 }  # fmt: skip
+
+
+def small_beside_large(x: torch.Tensor) -> torch.Tensor:
+    """The second part jumps, by little beside the first."""
+    a, b = x.chunk(2, 1)
+    return torch.cat([torch.where(a > 0, a, a + 0 * b), 1e-7 * torch.where(a > 0, b, -b)], 1)
+
+
 JUMPS: dict[str, Map] = {
+    "a small part beside a large one": small_beside_large,
     "the mirror of another angle": lambda x: chosen(x, mirror=0.81),
     "a line that is no mirror": lambda x: chosen(x, c=0.8, s=0.61),
     "a condition beside the mirror": lambda x: chosen(x, side=1e-3),

@@ -97,6 +97,14 @@ ALMOST: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
         lambda x: x / (x.norm(dim=1, keepdim=True) - 1),
         "the function of the size has no finite slope",
     ),
+    "pairs with a copy": (
+        lambda x: torch.cat([torch.maximum(x[:, :2], x[:, 2:]), torch.minimum(x[:, :2], x[:, 2:])], 1)[:, :3],
+        "what is put in order in pairs has no copied entries",
+    ),
+    "filters as convolutions": (
+        lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.ones(1, 3)),
+        "the filter is not one of a sample's channels over all of its pixels",
+    ),
     "filters by frequency": (
         lambda x: torch.fft.irfft(torch.fft.rfft(x).abs()),
         "what is transformed back is no filter of a half spectrum",

@@ -120,6 +120,18 @@ def dense_cases() -> dict[str, Case]:
 
 
 @cache
+class Circular(nn.Module):
+    """A convolution that goes around the image."""
+
+    def __init__(self, c_in: int, c_out: int, kernel: tuple[int, int] = (3, 3), stride: int = 1) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(c_in, c_out, kernel, stride, bias=False)
+        self.pad = [side for k in reversed(kernel) for side in ((k - 1) // 2, k // 2)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(functional.pad(x, self.pad, mode="circular"))
+
+
 def pixel_cases() -> dict[str, Case]:
     """Networks that are one segment per frequency."""
     torch.manual_seed(0)
@@ -187,6 +199,14 @@ def pixel_cases() -> dict[str, Case]:
         "split channels": case(
             small, lambda x, a, b: b(r(a(x).chunk(2, 1)[1])), conv(2, 4), conv(2, 2)
         ),
+        "circular": case(
+            (1, 2, 6, 5),
+            lambda x, a, b, c: x + c(r(b(r(a(x))))),
+            Circular(2, 3),
+            Circular(3, 3, (6, 5)),
+            Circular(3, 2),
+        ),
+        "circular, stride": case((1, 2, 6, 6), two, Circular(2, 3, stride=2), Circular(3, 2)),
         "signals": case(
             (1, 2, 9),
             two,

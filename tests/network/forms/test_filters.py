@@ -8,7 +8,7 @@ from torch import nn
 
 from lipaudit.network.forms.filters import NotRepresentableError, as_filters
 from lipaudit.network.forms.symbol_space import SymbolSpace
-from tests.network.forms.networks import case, conv, pixel_cases, steps_of
+from tests.network.forms.networks import Circular, case, conv, pixel_cases, steps_of
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,22 @@ def test_a_convolution_with_a_reflected_border_has_no_matrix_per_frequency() -> 
     ]
     with pytest.raises(NotRepresentableError, match="reflect"):
         as_filters(step)  # type: ignore[arg-type]
+
+
+def test_circular_padding_takes_the_lattice_of_the_domain() -> None:
+    space = SymbolSpace(steps_of(pixel_cases()["circular"]))
+    assert space.periodic
+    assert space.base == (6, 5)
+    assert not SymbolSpace(steps_of(pixel_cases()["activation"])).whole
+
+
+@pytest.mark.parametrize(
+    ("after", "size"), [(conv(3, 2), 6), (conv(3, 2, 2, padding=0), 6), (Circular(3, 2, stride=2), 5)]
+)
+def test_circular_padding_and_another_border_have_no_lattice(after: nn.Module, size: int) -> None:
+    program = steps_of(case((1, 2, size, size), lambda x, a, b: b(torch.relu(a(x))), Circular(2, 3), after))
+    with pytest.raises(NotRepresentableError, match="circular"):
+        SymbolSpace(program)
 
 
 def test_a_split_keeps_its_tensor_and_a_part_picks_channels() -> None:
