@@ -59,15 +59,17 @@ class PairBound:
 class BallBound:
     """Bounds of g = f_i - f_j on a ball of radius R around the image c, of which the one that certifies more counts:
 
-    |g(x) - g(c)| <= lipschitz ||x - c||,   g(x) - g(c) >= -(linear ||x - c|| + excess).
+    |g(x) - g(c)| <= lipschitz ||x - c||,   g(x) - g(c) >= -(linear ||x - c|| + excess),   g(c) >= least.
     """
 
     lipschitz: float
     linear: float = 0.0
     excess: float = math.inf
+    least: float = math.inf
 
     def reach(self, margin: float) -> float:
         """The distance within which g keeps its sign, if the ball is that large and g(c) is at least the margin: rounded down."""
+        margin = min(margin, self.least)
         left = (margin - self.excess) * (1 - 2.0**-50)
         return max(quotient(margin, self.lipschitz), quotient(left, self.linear))
 
@@ -162,7 +164,8 @@ class PairConstants:
         The constants are those of the product rule on the ball, or the norms of the gradients of these differences over it. How far the
         differences can fall below those at the image follows from the network with lines in the place of its operations, and from what
         operations differ by from their lines (:mod:`lipaudit.network.local.linearise`). As the radius falls to 0 both tend to the norm of
-        the gradient at the image.
+        the gradient at the image. Both, and the least value of a difference at the image, hold whatever rounding does to the values there
+        (:mod:`lipaudit.network.rounding`): no unit is taken to be on or off because of a value that is nearer to its kink than that.
         """
         (name,) = self.classifier.simple.inputs
         if self._wider is None:
@@ -179,11 +182,19 @@ class PairConstants:
         except NotLinearisableError:
             return {j: BallBound(product) for j, product in products.items()}
         unit = torch.eye(self.classifier.classes, dtype=torch.float64)
-        found = lines.bounds(lines.outputs(self.classifier.recognised.outputs), unit[decision] - unit[others])
-        rows = zip(others, found.gradients.tolist(), found.linear.tolist(), found.below.tolist(), strict=True)
+        logits_at = lines.outputs(self.classifier.recognised.outputs)
+        differences = unit[decision] - unit[others]
+        found = lines.bounds(logits_at, differences)
+        least = differences @ logits_at.detach() - found.error * _ROUNDING
+        columns = (found.gradients, found.linear, found.below, found.error, least)
         return {
-            j: BallBound(min(products[j], gradient * _ROUNDING), linear, max(below * _ROUNDING - linear * radius, 0.0))
-            for j, gradient, linear, below in rows
+            j: BallBound(
+                min(products[j], gradient * _ROUNDING),
+                linear,
+                max(below * _ROUNDING - linear * radius, 0.0) + error * _ROUNDING,
+                lowest,
+            )
+            for j, gradient, linear, below, error, lowest in zip(others, *(c.tolist() for c in columns), strict=True)
         }
 
     def _alone(self, pair: Pair, features: PairBound, work: float) -> PairBound:

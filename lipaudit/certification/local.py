@@ -117,7 +117,7 @@ def _certified(
     ratios = [(j, bound.reach(margins.sure(j)), bound) for j, bound in bounds.items()]
     j, reach, bound = min(ratios, key=lambda entry: entry[1])
     certified = min(radius, reach)
-    steepest = min(quotient(margins.sure(j), bound.slope(radius)) for j, bound in bounds.items())
+    steepest = min(quotient(min(margins.sure(j), bound.least), bound.slope(radius)) for j, bound in bounds.items())
     return LocalRadius(certified, j, bound.slope(certified)), steepest
 
 

@@ -86,6 +86,18 @@ def entry_slopes(node: Node, around: Neighbourhood, constant: float, chords: boo
     return EntrySlopes(low, high, line, (least, most))
 
 
+def value_ranges(node: Node, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ends of the exact values of a function of each entry at x, one for each set of its constants: (sets, *shape)."""
+    ends = []
+    for tape, root in _tapes(node):
+        both = ranges(tape, (root,), torch.stack((x.flatten(),) * 2))
+        certain = defined(tape, root, both)
+        low, high = both.values[root]
+        ends.append((torch.where(certain, low, -math.inf), torch.where(certain, high, math.inf)))
+    least, most = (torch.stack(each).reshape(-1, *x.shape) for each in zip(*ends, strict=True))
+    return least, most
+
+
 @dataclass(frozen=True, eq=False)
 class _Cells:
     """Slopes within [least, most] on cells of the widths ``widths``, from the centre outwards; all are (cells, entries)."""

@@ -28,7 +28,7 @@ _KNOWN: WeakKeyDictionary[Extents, dict[bool, Linearisation | NotLinearisableErr
 
 
 def jacobian_at_centre(problem: Problem) -> Result:
-    """The bound of all outputs together and of every output by itself; numerical, because the values at the centre are rounded."""
+    """The bound of all outputs together and of every output by itself; numerical, because derivatives are rounded."""
     try:
         lines = linearise(problem)
         names = problem.graph.outputs

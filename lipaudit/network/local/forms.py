@@ -25,7 +25,7 @@ from lipaudit.spectral.bracket import Rigor
 
 
 def forms_on_domain(problem: Problem) -> Result:
-    """One dense form of the whole network on a domain; numerical, because the values at the centre are rounded."""
+    """One dense form of the whole network on a domain; numerical, because derivatives at the centre are rounded."""
     if problem.work <= 0:
         return NotApplicable(NAME, "No work is allowed beyond the product of the operations' constants.")
     try:

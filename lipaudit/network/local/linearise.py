@@ -13,12 +13,21 @@ J_v the Jacobian of v by the B alone and S_vz the derivative of v by z by the B 
 Both J_v and S_vz come from one backward pass per entry of v. How far D_i can be from B_i and how large w_z can be follows from how far the
 operands stray (:mod:`lipaudit.rules.movement`), which is the same statement for an earlier tensor: for every v in topological order
 
-- v(x) - v(c) <= ``above`` = max of J_v (x - c) + sum over z of max of S_vz w_z, entry by entry, and ``below`` in the other direction,
+- v(x) - v~ <= ``above`` = max of J_v (x - c) + sum over z of max of S_vz w_z, entry by entry, and ``below`` in the other direction,
 - ``gradients`` the norm of every row of J_v(x), and ``norm`` that of J_v(x) as a whole,
 
 hold on the whole domain. All of them grow with the radius where the centre, J and S do not depend on it (so without ``chords``). An
-operation of which no movement is known is replaced by 0, and its derivative moves by its constant. Values and Jacobians are computed in
-float64 without a margin: figures are numerical.
+operation of which no movement is known is replaced by 0, and its derivative moves by its constant.
+
+The values at the centre are computed in float64. Movements, choices of entries and sides of kinks are those of all values near the
+computed v~ that the exact v can have on the domain, so that none of them is decided by a value that rounding may have moved: both
+``below`` and ``above`` include a bound of the error
+
+    |v(c) - v~| <= sum over z of |S_vz| (r_z + |w_z(c)|) + sum over affine nodes a of |S_va| r_a,
+
+r what a node rounds itself (:mod:`lipaudit.network.rounding`, which says what is proved and what is assumed), and |w_z(c)| what the
+derivative of z can move by, times the errors of its operands. The products of derivatives in J and S, norms and sums are computed in
+float64 without a margin, so that figures are numerical.
 """
 
 from __future__ import annotations
@@ -36,14 +45,14 @@ from lipaudit.network.domain import Domain
 from lipaudit.network.forms.program import is_linear
 from lipaudit.network.local.pieces import in_pieces
 from lipaudit.network.local.steps import Affine, Moving, Tensor
-from lipaudit.network.local.sums import SLACK, Bounds, Sums, as_rows, reach
+from lipaudit.network.local.sums import SLACK, Bounds, Sums, absolute_sums, as_rows, reach
 from lipaudit.network.propagate import Propagation
+from lipaudit.network.rounding import affine_error, entrywise_error, own_error, passed_error
 from lipaudit.rules.effect import Status
 from lipaudit.rules.entry_slopes import entry_slopes, is_entrywise
-from lipaudit.rules.movement import Move, Movement
+from lipaudit.rules.movement import Move, Movement, slice_norms
 from lipaudit.rules.rule import has_movement, movement_of
 
-_ROUNDING = 1e-12
 # Entries of all tensors that backward passes hold at once.
 _HELD = 2**24
 # Weights that are known less closely than this have no Jacobian that is known.
@@ -90,6 +99,10 @@ class Linearisation:
         self._known: dict[str, Tensor] = {}
         self.values: dict[str, Value] = {}
         self._costs: dict[str, float] = {}
+        # how far values are from the exact ones, and what affine nodes have added since the last of ``_terms`` and ``_rounded``
+        self._errors: dict[str, Value] = {}
+        self._fresh: dict[str, Value] = {}
+        self._rounded: list[tuple[torch.Tensor, torch.Tensor]] = []
         if not domain.radii:
             raise NotLinearisableError("the domain has no centre")
         self._reach = reach(domain)
@@ -112,17 +125,24 @@ class Linearisation:
             spent += _operations(node)
             self._costs[node.name] = spent
             if node.op == "input":
-                self.values[node.name] = self._leaf(node)
+                self.values[node.name] = leaf = self._leaf(node)
+                self._errors[node.name] = self._fresh[node.name] = torch.zeros_like(leaf)
             elif node.op in _DETACHED:
-                self.values[node.name] = self.values[node.refs[0].name]
+                for known in (self.values, self._errors, self._fresh):
+                    known[node.name] = known[node.refs[0].name]
             else:
                 with torch.enable_grad():
                     value = evaluate(node, self.values, torch.float64)
                 if is_affine(node):
                     self.steps.append(Affine(node))
+                    self._errors[node.name] = affine_error(node, self.values, self._errors, value)
+                    self._fresh[node.name] = affine_error(node, self.values, self._fresh, value)
                 else:
                     value = self._nonlinear(node, value)
+                    self._fresh[node.name] = _nothing(value)
                 self.values[node.name] = value
+        for name in self._graph.outputs:
+            self._note_rounding(name)
 
     def _leaf(self, node: Node) -> torch.Tensor:
         centre = self.domain.centres.get(node.name)
@@ -133,31 +153,33 @@ class Linearisation:
         return leaf
 
     def _nonlinear(self, node: Node, value: Value) -> Value:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            step = self._entrywise(node, value) if is_entrywise(node) else self._moving(node, value)
-            if step is not None:
-                self._add(step)
-                return step.value
-        if isinstance(value, tuple):
-            first = self._moving(node, value[0], 0) if value[0].is_floating_point() else None
-            if first is not None:
-                self._add(first)
-                return first.value, *(self._replaced(node, v.detach(), i) for i, v in enumerate(value[1:], 1))
-            return tuple(self._replaced(node, part.detach(), index) for index, part in enumerate(value))
-        return self._replaced(node, value.detach())
+        if isinstance(value, torch.Tensor):
+            value, self._errors[node.name] = self._output(node, value)
+            return value
+        outputs = [self._output(node, part, index) for index, part in enumerate(value)]
+        self._errors[node.name] = tuple(error for _, error in outputs)
+        return tuple(part for part, _ in outputs)
 
-    def _replaced(self, node: Node, value: torch.Tensor, index: int | None = None) -> torch.Tensor:
-        """An output of a node that is replaced by 0: its derivatives move by the constants of the node."""
-        if value.is_floating_point():
-            value.requires_grad_()
-            movement, operands, sources = self._constants(node, value)
-            step = Moving(node, value, movement, operands, sources, replaced=True, index=index)
-            self._add(step)
-        return value
-
-    def _add(self, step: Moving) -> None:
+    def _output(self, node: Node, value: torch.Tensor, index: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """The value of an output, with a derivative by which it stands for the node, and the bound of its error."""
+        if not value.is_floating_point():
+            return value.detach(), torch.zeros(value.shape, dtype=torch.float64)
+        step = None
+        if index is None and is_entrywise(node):
+            step = self._entrywise(node, value)
+        elif not index:
+            step = self._moving(node, value, index)
+        step = step or self._replaced(node, value.detach(), index)
         self._terms.append(step)
         self.steps.append(step)
+        return step.value, self._passed_on(step)
+
+    def _replaced(self, node: Node, value: torch.Tensor, index: int | None = None) -> Moving:
+        """An output of a node that is replaced by 0: its derivatives move by the constants of the node."""
+        value.requires_grad_()
+        movement, operands, sources = self._constants(node, value)
+        error = self._own_error(node, value, movement, operands)
+        return Moving(node, value, movement, operands, sources, error, replaced=True, index=index)
 
     def _entrywise(self, node: Node, value: torch.Tensor) -> Moving | None:
         constant = self._entry_constant(node)
@@ -165,10 +187,13 @@ class Linearisation:
             return None
         operand = self._operand(node, 0)
         slopes = entry_slopes(node, operand.neighbourhood, constant, self._chords)
+        source = node.refs[0].name
+        error = entrywise_error(node, operand.value.detach(), value.detach(), constant)
+        error = error + slopes.line.abs() * _tensor(self._fresh[source]) + _moved(slopes.movement, (operand,))
         if self._chords:
             with torch.enable_grad():
                 value = value.detach() + slopes.line * (operand.value - operand.value.detach())
-        return Moving(node, value, slopes.movement, (operand,), (node.refs[0].name,), slopes=slopes)
+        return Moving(node, value, slopes.movement, (operand,), (source,), error, slopes=slopes)
 
     def _moving(self, node: Node, value: torch.Tensor, index: int | None = None) -> Moving | None:
         """A node of which it is known how its derivative moves; of several outputs that is the first."""
@@ -178,7 +203,45 @@ class Linearisation:
         movement = movement_of(node, tuple(operand.neighbourhood for operand in operands))
         if movement is None:
             return None
-        return Moving(node, value, movement, operands, tuple(ref.name for ref in node.refs), index=index)
+        sources = tuple(ref.name for ref in node.refs)
+        for name in sources:
+            self._note_rounding(name)
+        error = self._own_error(node, value, movement, operands)
+        return Moving(node, value, movement, operands, sources, error, index=index)
+
+    # how far values are from the exact ones
+
+    def _note_rounding(self, name: str) -> None:
+        """Count what affine nodes have added to a tensor, which is derived from then on like what other nodes add."""
+        value, fresh = self.values[name], self._fresh[name]
+        if isinstance(value, torch.Tensor) and value.requires_grad and bool((_tensor(fresh) != 0).any()):
+            self._rounded.append((value, _tensor(fresh)))
+            self._fresh[name] = _nothing(value)
+
+    def _own_error(
+        self, node: Node, value: torch.Tensor, movement: Movement, operands: tuple[Tensor, ...]
+    ) -> torch.Tensor:
+        read = [_tensor(self.values[ref.name]).detach() for ref in node.refs]
+        return own_error(node, value.detach(), read, self._factors(node)) + _moved(movement, operands)
+
+    def _factors(self, node: Node) -> list[float]:
+        """The constants of a node in its operands; infinite where they are not known."""
+        effect, twin = self._propagation.effects.get(node.name), self._twins.get(node.name)
+        if effect is None or twin is None or len(twin.refs) != len(node.refs) or effect.status is not Status.FINITE:
+            return [math.inf] * len(node.refs)
+        return [f.upper if f.log_upper < 700 else math.inf for f in effect.factors]
+
+    def _passed_on(self, step: Moving) -> torch.Tensor:
+        """The error of a node that is no affine map, from those of its operands alone."""
+        if not bool(torch.isfinite(step.error).all()):
+            raise NotLinearisableError(f"it is not known how far rounding moves {step.node.name} ({step.node.op})")
+        if step.replaced:
+            return step.error
+        if step.slopes is not None:
+            return step.error + step.slopes.line.abs() * step.operands[0].error
+        node, value = step.node, step.value.detach()
+        read = [operand.value.detach() for operand in step.operands]
+        return step.error + passed_error(node, value, read, [o.error for o in step.operands], self._factors(node))
 
     def _entry_constant(self, node: Node) -> float:
         """The largest slope on the domain; infinite where it may jump. The pieces of attention and gates have 1 at most."""
@@ -209,7 +272,8 @@ class Linearisation:
             value = self.values[ref.name]
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 raise NotLinearisableError(f"{node.name} ({node.op}) reads what is no tensor of real numbers")
-            self._known[ref.name] = self._tensor(value, self._product(node, index), self._costs[ref.name])
+            self._known[ref.name] = known = self._bounded(value, self._product(node, index), ref.name)
+            self._errors[ref.name] = known.error
         return self._known[ref.name]
 
     def _product(self, node: Node, index: int) -> float:
@@ -221,10 +285,11 @@ class Linearisation:
         known = value.status is Status.FINITE and value.log_upper < 700
         return math.exp(value.log_upper) * SLACK if known else math.inf
 
-    def _tensor(self, value: torch.Tensor, norm: float, cost: float) -> Tensor:
+    def _bounded(self, value: torch.Tensor, norm: float, name: str) -> Tensor:
         """The bounds of a tensor by a backward pass for each of its entries, or by its constant alone where that costs too much."""
         if not bool(torch.isfinite(value[~torch.isneginf(value)]).all()):
             raise NotLinearisableError("a value at the centre is not finite")
+        cost, error = self._costs[name], _tensor(self._errors[name])
         if value.numel() * cost > self.work:
             if norm == math.inf:
                 raise NotLinearisableError("the work that is allowed does not suffice for the ranges of its tensors")
@@ -234,6 +299,9 @@ class Linearisation:
             self.work -= value.numel() * cost
             found = self.bounds(value)
             rows, most, sides = found.gradients, found.norm, (found.below, found.above)
+            error = error.minimum(found.error + _tensor(self._fresh[name]))
+        if not bool(torch.isfinite(error).all()):
+            raise NotLinearisableError(f"it is not known how far rounding moves {name}")
         norm = min(norm, most, float(torch.linalg.vector_norm(rows)))
         rows = rows.clamp_max(norm)
         entries = torch.maximum(*sides)
@@ -241,9 +309,10 @@ class Linearisation:
             entries = entries.minimum(rows * self._reach.length)
         radius = min(norm * self._reach.length, float(torch.linalg.vector_norm(entries)))
         entries = entries.clamp_max(radius)
-        shift = _ROUNDING * float(value.detach().nan_to_num(neginf=0.0).abs().max()) if value.numel() else 0.0
-        below, above = (side.minimum(entries) * SLACK + shift for side in sides)
-        return Tensor(value, below, above, radius * SLACK + shift * math.sqrt(value.numel()), rows, norm)
+        error = error * SLACK
+        below, above = (side.minimum(entries) * SLACK + error for side in sides)
+        radius = (radius + float(torch.linalg.vector_norm(error))) * SLACK
+        return Tensor(value, error, below, above, radius, rows, norm)
 
     def bounds(self, value: torch.Tensor, rows: torch.Tensor | None = None) -> Bounds:
         """The bounds of ``rows @ value`` (default: of every entry).
@@ -271,21 +340,23 @@ class Linearisation:
 
     def _pulled_back(
         self, value: torch.Tensor, rows: torch.Tensor
-    ) -> tuple[torch.Tensor, list[tuple[Moving, torch.Tensor]]]:
-        """J_v (rows, inputs), and S_vz for the nodes that v depends on."""
+    ) -> tuple[torch.Tensor, list[tuple[Moving, torch.Tensor]], torch.Tensor]:
+        """J_v (rows, inputs), S_vz for the nodes that v depends on, and what rounding in affine nodes moves every row by."""
+        error = torch.zeros(len(rows), dtype=torch.float64)
         if not value.requires_grad:
-            return torch.zeros(len(rows), sum(leaf.numel() for leaf in self._leaves), dtype=torch.float64), []
-        pulled = torch.autograd.grad(
-            value, self._points, rows, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
-        own, tails = pulled[: len(self._leaves)], pulled[len(self._leaves) :]
+            return torch.zeros(len(rows), sum(leaf.numel() for leaf in self._leaves), dtype=torch.float64), [], error
+        points = [*self._points, *(rounded for rounded, _ in self._rounded)]
+        pulled = torch.autograd.grad(value, points, rows, retain_graph=True, allow_unused=True, is_grads_batched=True)
+        own, tails = pulled[: len(self._leaves)], pulled[len(self._leaves) : len(self._points)]
+        for (_, fresh), tail in zip(self._rounded, pulled[len(self._points) :], strict=True):
+            if tail is not None:
+                error = error + absolute_sums(tail, fresh)
         jacobian = [
             torch.zeros(len(rows), leaf.numel(), dtype=torch.float64) if part is None else as_rows(part)
             for part, leaf in zip(own, self._leaves, strict=True)
         ]
-        return torch.cat(jacobian, 1), [
-            (term, tail) for term, tail in zip(self._terms, tails, strict=True) if tail is not None
-        ]
+        moving = [(term, tail) for term, tail in zip(self._terms, tails, strict=True) if tail is not None]
+        return torch.cat(jacobian, 1), moving, error
 
     @property
     def graph(self) -> Graph:
@@ -304,6 +375,30 @@ class Linearisation:
         if not all(isinstance(value, torch.Tensor) and value.is_floating_point() for value in values):
             raise NotLinearisableError("an output is no tensor of real numbers")
         return torch.cat([value.flatten() for value in values if isinstance(value, torch.Tensor)])
+
+
+def _tensor(value: Value) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        raise NotLinearisableError("an operation reads several tensors as one")
+    return value
+
+
+def _nothing(value: Value) -> Value:
+    """Zeros of the shapes of a value."""
+    if isinstance(value, tuple):
+        return tuple(torch.zeros(part.shape, dtype=torch.float64) for part in value)
+    return torch.zeros(value.shape, dtype=torch.float64)
+
+
+def _moved(movement: Movement, operands: tuple[Tensor, ...]) -> torch.Tensor:
+    """What the derivatives of a node can move by times the errors of its operands, entry by entry."""
+    total = torch.zeros((), dtype=torch.float64)
+    for move, operand in zip(movement.moves, operands, strict=True):
+        if move is not None:
+            axes = None if move.gains is not None else move.axes
+            error = operand.error
+            total = total + move.scale * (torch.linalg.vector_norm(error) if axes is None else slice_norms(error, axes))
+    return total
 
 
 def is_affine(node: Node) -> bool:

@@ -17,14 +17,16 @@ class Tensor:
     """What is known of a tensor on the domain.
 
     Attributes:
-        value: at the centre, with its graph of automatic differentiation.
-        below, above: v(x) - v(c) lies within [-below, above], entry by entry.
-        radius: ||v(x) - v(c)||.
+        value: at the centre as it is computed, with its graph of automatic differentiation.
+        error: how far the exact value at the centre may be from it, entry by entry.
+        below, above: v(x) - value lies within [-below, above], entry by entry.
+        radius: ||v(x) - value||.
         gradients: the norm of the gradient of every entry.
         norm: ||J_v(x)||.
     """
 
     value: torch.Tensor
+    error: torch.Tensor
     below: torch.Tensor
     above: torch.Tensor
     radius: float
@@ -54,6 +56,7 @@ class Moving:
         movement: how its derivatives move.
         operands: what is known of the tensors that its moves are in.
         sources: the names of the nodes that compute them.
+        error: how far the node with these derivatives may be from the exact one at the centre, given where its operands are.
         replaced: whether 0 stands for the derivative at the centre.
         index: which of several outputs it is.
         slopes: of a function of each entry.
@@ -64,6 +67,7 @@ class Moving:
     movement: Movement
     operands: tuple[Tensor, ...]
     sources: tuple[str, ...]
+    error: torch.Tensor
     replaced: bool = False
     index: int | None = None
     slopes: EntrySlopes | None = None

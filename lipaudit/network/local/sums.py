@@ -15,6 +15,7 @@ from lipaudit.rules.movement import Move, either_way, slice_norms
 SLACK = 1 + 1e-9  # what float64 may have lost is far below this; figures are numerical
 # The shorter sides of matrices whose spectral norms are computed.
 _SIDE, _SIDE_OF_JACOBIAN = 256, 1024
+_BLOCK = 32  # rows whose absolute values are summed up together
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,8 @@ class Bounds:
     Attributes:
         gradients: of the norms of the rows of J_v(x).
         linear: the norms of the rows of J_v, by which v moves to first order.
-        below, above: v(x) - v(c) lies within [-below, above], row by row.
+        below, above: J_v (x - c) + sum_z S_vz w_z lies within [-below, above], row by row.
+        error: of |v(c) - v~|, v~ the computed value; v(x) - v~ lies within [-below - error, above + error].
         norm: of ||J_v(x)||.
     """
 
@@ -62,6 +64,7 @@ class Bounds:
     linear: torch.Tensor
     below: torch.Tensor
     above: torch.Tensor
+    error: torch.Tensor
     norm: float
 
 
@@ -76,20 +79,21 @@ class Sums:
         self._squares, self._norm = 0.0, math.inf
         self._rows: list[tuple[torch.Tensor, ...]] = []
 
-    def add(self, jacobian: torch.Tensor, tails: Sequence[tuple[Moving, torch.Tensor]]) -> None:
-        """One chunk: J_v, and S_vz for every node that v depends on."""
+    def add(self, jacobian: torch.Tensor, tails: Sequence[tuple[Moving, torch.Tensor]], error: torch.Tensor) -> None:
+        """One chunk: J_v, S_vz for every node that v depends on, and what rounding in other nodes moves every row by."""
         rows = torch.linalg.vector_norm(jacobian, dim=1)
         below = above = self._reach.farthest(jacobian)
         together, apart = torch.zeros_like(rows), 0.0
         for term, tail in tails:
             least, most = _remainder(term, tail)
             below, above = below - least, above + most
+            error = error + absolute_sums(tail, term.error)
             for move, operand, _ in term.moves:
                 own = _rows(move, operand, tail)
                 together = together + own
                 if self._whole:
                     apart += min(_spectral(move, operand, tail), float(torch.linalg.vector_norm(own)))
-        self._rows.append((rows + together, rows, below, above))
+        self._rows.append((rows + together, rows, below, above, error))
         self._squares += float((rows + together).square().sum())
         self._norm = math.sqrt(self._squares)
         if self._whole:
@@ -99,7 +103,7 @@ class Sums:
     def bounds(self, shape: torch.Size) -> Bounds:
         """Of all rows, in a shape."""
         rows = [torch.cat(parts).reshape(shape) * SLACK for parts in zip(*self._rows, strict=True)]
-        return Bounds(rows[0], rows[1], rows[2], rows[3], self._norm * SLACK)
+        return Bounds(rows[0], rows[1], rows[2], rows[3], rows[4], self._norm * SLACK)
 
 
 def _gains(move: Move, operand: Tensor) -> torch.Tensor:
@@ -152,6 +156,14 @@ def _spectral(move: Move, operand: Tensor, tail: torch.Tensor) -> float:
         columns = torch.linalg.vector_norm(scaled, dim=(0, *(axis + 1 for axis in move.axes)), keepdim=True)[0]
         apart = float((columns * gains).sum())
     return min(matrix_norm(as_rows(scaled), _SIDE) * norm, apart)
+
+
+def absolute_sums(batch: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Row by row |S| w, block by block in one small buffer: to allot a large one takes longer than the sums."""
+    rows = as_rows(batch)
+    buffer = rows.new_empty(min(len(rows), _BLOCK), rows.shape[1])
+    parts = [torch.abs(part, out=buffer[: len(part)]) @ weights.flatten() for part in torch.split(rows, _BLOCK)]
+    return torch.cat(parts)
 
 
 def as_rows(batch: torch.Tensor) -> torch.Tensor:
