@@ -23,7 +23,7 @@ from lipaudit.spectral.oracle import CertifiedNorms, Norms
 ShortcutRule: TypeAlias = Callable[[Node, Part], Shortcut | None]
 
 # What one part may always take, and its share of what is allowed.
-_LEAST_WORK, _SHARE = 4e9, 0.05
+_LEAST_WORK, _SHARE = 4e9, 0.15
 SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential, sandwich, centring, lanes)
 
 
