@@ -55,17 +55,26 @@ def imagenet(name: str) -> Callable[[Path], tuple[nn.Module, Shape]]:
         path = weights / f"{name}.pth"
         if path.exists():
             state = torch.load(path, map_location="cpu", weights_only=True)
-            network.load_state_dict(state)
+            network.load_state_dict(state if state.keys() == network.state_dict().keys() else _renamed(state, network))
         return network, (3, 224, 224)
 
     return build
+
+
+def _renamed(state: Mapping[str, torch.Tensor], network: nn.Module) -> dict[str, torch.Tensor]:
+    """Weights under the names of a network that has the same layers in the same order, as timm's and efficientnet_lite_pytorch's."""
+    names, values = list(network.state_dict()), list(state.values())
+    shapes = [value.shape for value in network.state_dict().values()]
+    if shapes != [value.shape for value in values]:
+        raise ValueError("the weights are those of another network")
+    return dict(zip(names, values, strict=True))
 
 
 def _made(name: str) -> nn.Module:
     if name == "efficientnet_lite0":
         import timm
 
-        return timm.create_model(name)  # type: ignore[no-any-return]
+        return timm.create_model(f"tf_{name}")  # type: ignore[no-any-return]
     import torchvision
 
     return torchvision.models.get_model(name)  # type: ignore[no-any-return]

@@ -216,11 +216,11 @@ class SymbolSpace:
         return tuple(base)
 
     def _is_whole(self, program: Program) -> bool:
-        """Whether the lattice of every tensor with pixels is its domain."""
+        """Whether the lattice of every tensor with pixels is its domain; the output of a maximum at the end has none."""
         return all(
             tensor.shape[2:] == tuple(n * f for n, f in zip(self.base, self._finer[tensor.name], strict=True))
             for tensor in program.tensors
-            if is_spatial(tensor)
+            if is_spatial(tensor) and not _ends_with_windows(program, tensor)
         )
 
     def positions(self, tensor: Tensor) -> int:
@@ -346,6 +346,15 @@ class SymbolSpace:
         return torch.where(members[None] >= 0, members[None] + shift, -1).flatten(0, 1)
 
 
+def _ends_with_windows(program: Program, tensor: Tensor) -> bool:
+    """Whether a tensor is the output of a program that ends with a maximum.
+
+    Its form is diagonal, and passes the maximum (:mod:`lipaudit.network.forms.pass_through`): it needs no frequencies of its own.
+    """
+    last = program.steps[-1]
+    return isinstance(last, Windows) and last.output is tensor and program.outputs == (tensor,)
+
+
 def _resolutions(program: Program, filters: dict[str, list[Filter]]) -> dict[str, tuple[int, ...]]:
     """How much finer the lattice of every spatial tensor is than the coarsest one, per axis; the filters of the steps are found on the way.
 
@@ -371,10 +380,8 @@ def _resolutions(program: Program, filters: dict[str, list[Filter]]) -> dict[str
                 found.append(tuple(g * f for g, f in zip(spacing[source.name], factors, strict=True)))
         elif isinstance(step, Windows):
             _, stride, _, _ = window_geometry(step.node, len(step.output.shape) - 2)
-            if step is program.steps[-1] and program.outputs == (step.output,):
-                stride = [1] * len(
-                    stride
-                )  # its output has a diagonal form, which passes it: it needs no frequencies of its own
+            if _ends_with_windows(program, step.output):
+                stride = [1] * len(stride)
             found.append(tuple(g * s for g, s in zip(spacing[step.sources[0].name], stride, strict=True)))
         else:
             if isinstance(step, Groups) and step.axis % len(step.output.shape) != 1:

@@ -14,11 +14,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lipaudit.network.forms import elimination, multipliers, pass_through, plan, program, restrictions
+from lipaudit.network.forms import elimination, multipliers, pass_through, plan, program, restrictions, symbol_space
 from lipaudit.network.forms.dense_maps import DenseMap
+from lipaudit.network.forms.filters import Filter
 from lipaudit.network.forms.spaces import DenseSpace
 from lipaudit.network.forms.steps import Groups, Slopes
-from lipaudit.network.forms.symbol_space import SymbolSpace
+from lipaudit.network.forms.symbol_space import ChannelMap, SymbolSpace
 from tests.network.forms.networks import (
     F64,
     Case,
@@ -73,6 +74,10 @@ def networks() -> dict[str, Case]:
         "two pixels": case((1, 1, 2), lambda x, a: a(x), _signal(1, 1, difference, padding=1)),
         "differences": case((1, 1, 9), lambda x, a: a(x), _signal(1, 1, difference, padding=1)),
         "strided": case((1, 1, 8), lambda x, a: a(x), _signal(1, 1, ones, stride=2)),
+        "strided, transposed and cut": case(
+            (1, 1, 2), lambda x, a: a(x),
+            kernel(nn.ConvTranspose1d(1, 1, 5, 2, padding=2, bias=False), [[[1.0, 0.0, 0.0, 0.0, -0.5]]]),
+        ),
         "overlapping maxima": case((1, 1, 4, 4), lambda x: functional.max_pool2d(x, 2, 1), peak=_peak()),
         "mean of all pixels": case((1, 2, 4, 4), lambda x, a: a(x.mean((2, 3))), kernel(dense(2, 2), [[1.0, 0], [0, 1]])),
         "residual": case((1, 6), lambda x, w: x + scale * (torch.relu(w(x)) @ w.weight), rows, peak=weight[:1] * 9),
@@ -139,6 +144,10 @@ def _root_of_stride_twice(right: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
+def _without_the_last_tap(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda step: [replace(f, kernel=f.kernel[..., :-1], offsets=f.offsets[:-1]) for f in right(step)]
+
+
 def _frequency_0(right: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(self: SymbolSpace, steps: Any) -> None:
         right(self, steps)
@@ -168,6 +177,13 @@ MUTATIONS = {
     ),
     "the lattice one point too small": Mutation(
         "two pixels", PIXELS, SymbolSpace, "_base", lambda right: lambda self, steps: tuple(n - 1 for n in right(self, steps))
+    ),
+    "the lattice of a transposed convolution without what is cut off": Mutation(
+        "strided, transposed and cut", PIXELS, Filter, "points", lambda _: lambda _self, _source, output: output
+    ),
+    "half of a lag missing": Mutation("differences", PIXELS, symbol_space, "as_filters", _without_the_last_tap),
+    "moduli in the place of their squares": Mutation(
+        "differences", PIXELS, ChannelMap, "squares", lambda right: property(lambda self: right.fget(self).sqrt())
     ),
     "half of the aliases missing": Mutation("strided", PIXELS, SymbolSpace, "_symbols", _without_half_of_the_aliases),
     "the root of the stride twice": Mutation("strided", PIXELS, SymbolSpace, "_ordinary", _root_of_stride_twice),

@@ -125,3 +125,17 @@ def test_little_work_makes_nothing_worse_than_the_start() -> None:
     start = chain.value(chain.start("norm"), math.inf)[0] / 2
     for evaluations in (4, 8, 16):
         assert tighten(chain, evaluations * cost(segment.program, segment.space)).log_upper <= start + 1e-9
+
+
+def test_circular_convolutions_have_forms_by_frequency_before_a_maximum() -> None:
+    example = case(
+        (1, 3, 8, 8),
+        lambda x, a: torch.max_pool2d(torch.relu(a(x)), 3, 2, 1),
+        conv(3, 4, padding_mode="circular"),
+    )
+    chain = one_segment(steps_of(example), per_frequency=True)
+    (segment,) = chain.parts
+    assert isinstance(segment, Segment)
+    assert isinstance(segment.space, SymbolSpace)
+    assert segment.space.base == (8, 8)
+    assert largest_stretch(example) <= math.exp(chain.certified(chain.start("norm"))[0])
