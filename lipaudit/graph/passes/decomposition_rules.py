@@ -39,6 +39,35 @@ def mv(self: Tensor, vec: Tensor) -> Tensor:
     return torch.mm(self, vec.unsqueeze(1)).squeeze(1)
 
 
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """The inverse of a matrix times what it is solved for: linear in that, with the norm of the inverse."""
+    inverse, _ = torch.linalg.inv_ex(A)
+    if B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1]):
+        return torch.matmul(inverse, B.unsqueeze(-1)).squeeze(-1)
+    return torch.matmul(inverse, B) if left else torch.matmul(B, inverse)
+
+
+def linalg_solve_triangular(
+    self: Tensor,
+    B: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Tensor:
+    """The same for a triangle of a matrix."""
+    triangle = self.triu(int(unitriangular)) if upper else self.tril(-int(unitriangular))
+    if unitriangular:
+        triangle = triangle + torch.eye(self.shape[-1], dtype=self.dtype, device=self.device)
+    inverse, _ = torch.linalg.inv_ex(triangle)
+    return torch.matmul(inverse, B) if left else torch.matmul(B, inverse)
+
+
+def cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """The same for a matrix that is given by its Cholesky factor."""
+    return torch.matmul(torch.cholesky_inverse(input2, upper=upper), self)
+
+
 def outer(self: Tensor, vec2: Tensor) -> Tensor:
     """A column times a row, entry by entry."""
     return self.unsqueeze(1) * vec2.unsqueeze(0)
@@ -210,6 +239,9 @@ DEFINITIONS: Mapping[str, Callable[..., Any]] = {
     "aten.dot.default": dot,
     "aten.vdot.default": vdot,
     "aten.mv.default": mv,
+    "aten.linalg_solve.default": linalg_solve,
+    "aten.linalg_solve_triangular.default": linalg_solve_triangular,
+    "aten.cholesky_solve.default": cholesky_solve,
     "aten.outer.default": outer,
     "aten.ger.default": outer,
     "aten.addmv.default": addmv,

@@ -27,6 +27,7 @@ from tests.graph.networks import Function
 
 torch.manual_seed(0)
 MATRIX, SQUARE = torch.randn(3, 4).double(), torch.randn(4, 4).double()
+REGULAR = SQUARE / 4 + 2 * torch.eye(4).double()
 STACK, WINDOW = torch.randn(2, 3, 4).double(), torch.hann_window(8).double()
 
 # on inputs of shape (2, 3, 4); a constant says that it is the least
@@ -71,6 +72,20 @@ PIECES: dict[str, tuple[Callable[[Tensor], Tensor | tuple[Tensor, ...]], float |
     "quantile of everything": (lambda x: torch.quantile(x, 0.5), None),
     "smooth l1 loss": (lambda x: functional.l1_loss(x, STACK), 24**-0.5),
     "take of one entry": (lambda x: x.take(torch.tensor(5)), 1.0),
+    "solve": (lambda x: torch.linalg.solve(REGULAR, x.mT), "REGULAR.inverse()"),
+    "solve, from the right": (lambda x: torch.linalg.solve(REGULAR, x, left=False), "REGULAR.inverse()"),
+    "solve, a vector": (lambda x: torch.linalg.solve(REGULAR, x[0, 0]), "REGULAR.inverse()"),
+    "solve_triangular": (
+        lambda x: torch.linalg.solve_triangular(REGULAR, x.mT, upper=False), "REGULAR.tril().inverse()",
+    ),
+    "solve_triangular, ones on the diagonal": (
+        lambda x: torch.linalg.solve_triangular(REGULAR, x, upper=True, left=False, unitriangular=True),
+        "(REGULAR.triu(1) + torch.eye(4).double()).inverse()",
+    ),
+    "cholesky_solve": (
+        lambda x: torch.cholesky_solve(x[0].mT, torch.linalg.cholesky(REGULAR @ REGULAR.T)),
+        "(REGULAR @ REGULAR.T).inverse()",
+    ),
     "std_mean": (lambda x: torch.std_mean(x, dim=(0, 2), correction=2), None),
     "stft": (lambda x: torch.stft(x.flatten(1), 8, 4, window=WINDOW, return_complex=True).abs(), None),
     "stft, everything": (
