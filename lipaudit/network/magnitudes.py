@@ -17,6 +17,7 @@ from lipaudit.errors import GraphError
 from lipaudit.graph.evaluate import Value, evaluate
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.network.domain import Domain
+from lipaudit.network.rounding import error_of
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.region.magnitude import Magnitude, Region
 from lipaudit.rules.region.radii import Radii
@@ -47,13 +48,15 @@ class Extents:
         known = radii[index] if isinstance(index, int) and index < len(radii) else Radii(ref.info.shape)
         if known.shape != ref.info.shape:
             known = Radii(ref.info.shape)
-        return Magnitude(known, self._intervals.get(own.name, Interval()), lambda: self._centres.of(own.name))
+        interval, centres = self._intervals.get(own.name, Interval()), self._centres
+        return Magnitude(known, interval, lambda: centres.of(own.name), lambda: centres.error_of(own.name))
 
     def record(self, node: Node, effect: Effect | None) -> None:
         """Note what is known of a node's outputs; ``effect`` is None for a network input."""
         if effect is None:
             self._radii[node.name] = (self._domain.radii.get(node.name, Radii(node.output.shape)),)
             return
+        self._centres.effects[node.name] = effect
         operands = self.operands(node)
         nothing = tuple(Radii(o.shape) for o in node.outputs)
         radii = radii_of(node, effect, operands) if effect.status is Status.FINITE else nothing
@@ -104,6 +107,8 @@ class _Centres:
         self._domain = domain
         self._structure = structure
         self._values: dict[str, Value] = {}
+        self._errors: dict[str, Value] = {}
+        self.effects: dict[str, Effect] = {}  # constants on the domain, by which rounding errors are passed on
         self._overrides: dict[str, torch.Tensor | float] = {}
         self._waiting = Counter(ref.name for node in graph for ref in node.refs)
         self._evaluated: set[str] = set()
@@ -112,6 +117,7 @@ class _Centres:
         """Set the centre of a node; what follows is evaluated from it."""
         self._overrides[name] = centre
         self._values.pop(name, None)
+        self._errors.pop(name, None)
 
     def of(self, name: str) -> torch.Tensor | None:
         """The centre of a node with one output; None without weights."""
@@ -122,6 +128,14 @@ class _Centres:
         if not isinstance(value, torch.Tensor):
             raise GraphError(f"{name} has several outputs, and one of them is read without saying which")
         return value
+
+    def error_of(self, name: str) -> torch.Tensor | None:
+        """How far the centre of such a node may be from the exact one, entry by entry; None without weights."""
+        if self.of(name) is None:
+            return None
+        error = self._errors[name]
+        assert isinstance(error, torch.Tensor)
+        return error
 
     def _evaluate(self, wanted: str) -> Value:
         pending, seen = [wanted], set[str]()
@@ -136,7 +150,8 @@ class _Centres:
                 pending += [ref.name for ref in self._nodes[name].refs]
         for name in sorted(order, key=self._position.__getitem__):
             node = self._nodes[name]
-            self._values[name] = self._value(node)
+            self._values[name] = value = self._value(node)
+            self._errors[name] = self._error(node, value)
             if name not in self._evaluated and name not in self._overrides:
                 self._evaluated.add(name)
                 self._release(node, wanted)
@@ -153,9 +168,16 @@ class _Centres:
             return torch.zeros(node.output.shape, dtype=torch.float64) if known is None else known
         return evaluate(node, self._values, torch.float64)
 
+    def _error(self, node: Node, value: Value) -> Value:
+        if node.op == "input" or node.name in self._overrides:
+            assert isinstance(value, torch.Tensor)
+            return torch.zeros(value.shape, dtype=torch.float64)
+        return error_of(node, self._values, self._errors, value, self.effects.get(node.name))
+
     def _release(self, node: Node, wanted: str) -> None:
         """Drop the values that no node is left to read; one that is asked for again is evaluated again."""
         for ref in node.refs:
             self._waiting[ref.name] -= 1
             if self._waiting[ref.name] <= 0 and ref.name != wanted:
                 self._values.pop(ref.name, None)
+                self._errors.pop(ref.name, None)

@@ -27,12 +27,15 @@ from dataclasses import replace
 import torch
 
 from lipaudit.graph.aliases import canonical
+from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.evaluate import Value, evaluate
 from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTIONS
 from lipaudit.graph.node import Argument, Constant, Node, Ref, parts
 from lipaudit.graph.ops import MAXIMA, MINIMA, MOVEMENT, SOFTMAX, SUMS, aten
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.rules.entry_slopes import value_ranges
+from lipaudit.network.affine import is_affine
+from lipaudit.rules.effect import Effect, Status
+from lipaudit.rules.entry_slopes import is_entrywise, value_ranges
 from lipaudit.spectral.rounding import gamma
 
 _FEW = 8  # roundings of an operation that takes no sums
@@ -56,6 +59,35 @@ _NUMBERS = ("self", "other", "alpha", "beta", "value")
 Errors = Mapping[str, Value]
 
 
+def error_of(node: Node, values: Mapping[str, Value], errors: Errors, value: Value, effect: Effect | None) -> Value:
+    """The bound of any node, or of each of its outputs, from those of its operands; infinite where nothing is known.
+
+    Args:
+        node, values, errors, value: as in :func:`affine_error`.
+        effect: its constants, None where they are not known.
+    """
+    if is_affine(node):
+        return affine_error(node, values, errors, value)
+    operands = [v for ref in node.refs if isinstance(v := values[ref.name], torch.Tensor)]
+    brought = [e for ref in node.refs if isinstance(e := errors[ref.name], torch.Tensor)]
+    factors = [math.inf] * len(node.refs)
+    if effect is not None and effect.status is Status.FINITE and len(effect.factors) == len(node.refs):
+        factors = [f.upper if f.log_upper < 700 else math.inf for f in effect.factors]
+
+    def bound(output: torch.Tensor) -> torch.Tensor:
+        if not output.is_floating_point() and not output.is_complex():
+            return torch.zeros(output.shape, dtype=torch.float64)
+        if len(operands) < len(node.refs):
+            return torch.full(output.shape, math.inf, dtype=torch.float64)
+        if is_entrywise(node):
+            constant = math.fsum(factors)
+            own = entrywise_error(node, operands[0], output, constant)
+            return own + constant * brought[0] if math.isfinite(constant) else torch.full_like(own, math.inf)
+        return own_error(node, output, operands, factors) + passed_error(node, output, operands, brought, factors)
+
+    return tuple(map(bound, value)) if isinstance(value, tuple) else bound(value)
+
+
 def affine_error(node: Node, values: Mapping[str, Value], errors: Errors, value: Value) -> Value:
     """The bound of an affine node, or of each of its outputs.
 
@@ -65,7 +97,9 @@ def affine_error(node: Node, values: Mapping[str, Value], errors: Errors, value:
         errors: bounds of their errors.
         value: what it computed.
     """
-    rate = gamma(_terms(node)) + 2 * math.fsum(c.error for c in parts(tuple(node.arguments.values()), Constant))
+    rate = gamma(_terms(node)) + 2 * math.fsum(
+        margin_of(c.error) for c in parts(tuple(node.arguments.values()), Constant)
+    )
     moved: dict[str, Value] = {}
     for ref in node.refs:
         own, error = values[ref.name], errors[ref.name]
@@ -100,7 +134,7 @@ def own_error(
     """What any other node adds itself; ``factors`` are its constants in its operands, infinite where they are not known."""
     node = canonical(node)
     if node.op in _PICKS:
-        return torch.zeros_like(value)
+        return torch.zeros(value.shape, dtype=torch.float64)
     if node.op in _BILINEAR and len(operands) == 2:
         return _known(value, gamma(_terms(node)) * _bilinear(node, _size(operands[0]), _size(operands[1])))
     if node.op == "aten.div.Tensor":
@@ -119,11 +153,11 @@ def passed_error(
     """What the operands of such a node bring along; infinite where its constants are not known."""
     node = canonical(node)
     if node.op in _PICKS:
-        return torch.full_like(value, max(float(error.max()) for error in errors))
+        return torch.full(value.shape, max(float(error.max()) for error in errors), dtype=torch.float64)
     if node.op in _BILINEAR and len(operands) == 2:
         (a, b), (e, f) = map(_size, operands), errors
         return _known(value, _bilinear(node, a, f) + _bilinear(node, e, b) + _bilinear(node, e, f))
-    return _known(value, torch.full_like(value, _lengths(node, errors, factors)))
+    return _known(value, torch.full(value.shape, _lengths(node, errors, factors), dtype=torch.float64))
 
 
 def _lengths(node: Node, tensors: Sequence[torch.Tensor], factors: Sequence[float]) -> float:

@@ -39,10 +39,10 @@ from collections.abc import Sequence
 import torch
 
 from lipaudit.graph.evaluate import Value, can_interpret, evaluate
-from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTIONS
-from lipaudit.graph.node import Constant, Graph, Node, Ref, parts
+from lipaudit.graph.linear import CONVOLUTIONS
+from lipaudit.graph.node import Constant, Graph, Node, parts
+from lipaudit.network.affine import is_affine
 from lipaudit.network.domain import Domain
-from lipaudit.network.forms.program import is_linear
 from lipaudit.network.local.pieces import in_pieces
 from lipaudit.network.local.steps import Affine, Moving, Tensor
 from lipaudit.network.local.sums import SLACK, Bounds, Sums, absolute_sums, as_rows, reach
@@ -133,7 +133,7 @@ class Linearisation:
             else:
                 with torch.enable_grad():
                     value = evaluate(node, self.values, torch.float64)
-                if is_affine(node):
+                if _is_affine(node):
                     self.steps.append(Affine(node))
                     self._errors[node.name] = affine_error(node, self.values, self._errors, value)
                     self._fresh[node.name] = affine_error(node, self.values, self._fresh, value)
@@ -401,18 +401,10 @@ def _moved(movement: Movement, operands: tuple[Tensor, ...]) -> torch.Tensor:
     return total
 
 
-def is_affine(node: Node) -> bool:
-    """Whether the output is an affine function of the data-dependent operands together."""
+def _is_affine(node: Node) -> bool:
     if any(constant.error > _KNOWN for constant in parts(tuple(node.arguments.values()), Constant)):
         raise NotLinearisableError(f"the weights of {node.name} ({node.op}) are not known closely enough")
-    if len(node.refs) == 1 and isinstance(node.get("input"), Ref):
-        if node.op in CONVOLUTIONS:
-            return all(ref.info.dtype.is_floating_point for ref in node.refs)
-        if node.op in BATCH_NORMS:
-            return not node.get("training") and len(node.outputs) == 1
-    if node.op == "aten.einsum.default":
-        return len(node.refs) == 1 and node.output.dtype.is_floating_point
-    return is_linear(node)
+    return is_affine(node)
 
 
 def _operations(node: Node) -> float:

@@ -95,7 +95,7 @@ def _bounded(node: Node, operands: tuple[Magnitude, ...]) -> Effect:
 
 def around_mean(operand: Magnitude) -> tuple[Bracket, torch.Tensor | None]:
     """A bound of the rows around the mean row of the centre, per head; and that mean."""
-    spread = operand.spread((-1,))
+    spread = operand.spread_from_computed((-1,))
     if spread.log_upper == math.inf:
         return operand.size((-1,)), None
     if operand.centre is None:

@@ -137,7 +137,7 @@ def normalization(node: Node, _settings: Settings) -> Effect:
 
 def _away_from_zero(payload: Normalization, operand: Magnitude) -> Bracket:
     """1 / s for the least size s that a row can have; no upper end where nothing is known of it."""
-    radius = operand.spread(payload.axes)
+    radius = operand.spread_from_computed(payload.axes)
     unknown = Bracket(-math.inf, math.inf, Rigor.NUMERICAL)
     if radius.log_upper == math.inf or operand.centre is None or not is_finite(operand.centre):
         return unknown

@@ -31,7 +31,7 @@ def centred_size(operand: Magnitude, axes: Iterable[int]) -> Bracket:
     """A bound of ||P v_T|| over all slices over the axes T, P removing the mean of the slice."""
     chosen = axes_of(axes, len(operand.shape))
     bounds = [operand.size(chosen)]
-    radius = operand.spread(chosen)
+    radius = operand.spread_from_computed(chosen)
     if radius.log_upper < math.inf and operand.centre is not None and operand.centre.numel() and chosen:
         deviations = operand.centre - operand.centre.mean(sorted(chosen), keepdim=True)
         bounds.append(Bracket.sum([radius, computed_size(deviations, chosen)]))

@@ -43,10 +43,17 @@ class Magnitude:
     mode) there is none, and nothing but being bounded is known of a bounded entry.
     """
 
-    def __init__(self, radii: Radii, interval: Interval, find_centre: Callable[[], torch.Tensor | None]) -> None:
+    def __init__(
+        self,
+        radii: Radii,
+        interval: Interval,
+        find_centre: Callable[[], torch.Tensor | None],
+        find_error: Callable[[], torch.Tensor | None] = lambda: None,
+    ) -> None:
         self.radii = radii
         self.interval = interval  # holds every entry for a certain reason; what the centre says is in around_centre
         self._find_centre = find_centre
+        self._find_error = find_error
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,8 +66,17 @@ class Magnitude:
         return self._find_centre()
 
     def spread(self, axes: Iterable[int]) -> Bracket:
-        """A bound of ||(v - centre)_T|| over all slices over the axes T."""
+        """A bound of ||(v - centre)_T|| over all slices over the axes T, of the exact centre."""
         return self.radii.over(axes)
+
+    def spread_from_computed(self, axes: Iterable[int]) -> Bracket:
+        """The same of the centre that is computed, whose entries are off by up to their rounding errors."""
+        wanted = axes_of(axes, len(self.shape))
+        radius = self.spread(wanted)
+        error = self._find_error() if radius.log_upper < math.inf else None
+        if error is None or not bool((error != 0).any()):
+            return radius
+        return Bracket.sum([radius, computed_size(error, wanted)])
 
     def size(self, axes: Iterable[int]) -> Bracket:
         """A bound of ||v_T|| over all slices over the axes T.
@@ -71,7 +87,7 @@ class Magnitude:
         bounds = [Bracket(-math.inf, math.inf, Rigor.NUMERICAL)]
         if self.interval.largest < math.inf:
             bounds.append(Radii.of(self.shape, {(): self.interval.largest}).over(wanted))
-        if (radius := self.spread(wanted)).log_upper < math.inf:
+        if (radius := self.spread_from_computed(wanted)).log_upper < math.inf:
             bounds.append(Bracket.sum([radius, self.centre_size(wanted)]))
         return min(bounds, key=lambda b: b.log_upper)
 
@@ -84,7 +100,7 @@ class Magnitude:
     @cached_property
     def around_centre(self) -> Interval | None:
         """The interval that holds every entry by the centre and the radii; None where they say nothing."""
-        around = self.spread(())
+        around = self.spread_from_computed(())
         if around.log_upper > 700 or 0 in self.shape:
             return None
         if self.centre is None:  # bounded by an unknown number around an unknown one
@@ -97,8 +113,8 @@ class Magnitude:
     def least(self, bound: Callable[[Interval], Bracket]) -> Bracket:
         """The smallest of the bounds that follow from what is known of the entries, each from an interval that holds them.
 
-        Where it rests on the centre it is ``numerical``: the centre is computed in float64, and nothing is known of the
-        rounding of that computation.
+        Where it rests on the centre it is ``numerical``: the centre is computed in float64, and its rounding error is bounded on
+        assumptions (:mod:`lipaudit.network.rounding`).
         """
         certain = bound(self.interval)
         if self.around_centre is None:

@@ -51,6 +51,29 @@ def test_the_side_of_a_kink_is_not_decided_by_a_rounded_value() -> None:
         assert report.network.upper_bound >= 1
 
 
+class Square(nn.Module):
+    """x^2 as ((x + 2^40) - 2^40)^2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(1, 1, dtype=torch.float64) for _ in range(2)))
+        for layer, shift in zip(self.layers, (LARGE, -LARGE), strict=True):
+            nn.init.ones_(layer.weight)
+            nn.init.constant_(layer.bias, shift)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = self.layers(x)
+        return z * z
+
+
+def test_sizes_at_the_centre_that_cancel_are_not_taken_for_small_ones() -> None:
+    centre = torch.tensor([[5e-5]], dtype=torch.float64)
+    assert float(Square().layers(centre).detach()) == 0
+    report = lipaudit.audit(Square(), (1, 1), domain="ball", around=centre, radius=1e-9, effort="none")
+    assert [bound.name for bound in report.network.bounds] == ["product", "jacobian at the centre"]
+    assert all(bound.upper_bound is not None and bound.upper_bound >= 1e-4 for bound in report.network.bounds)
+
+
 class Decision(nn.Module):
     """The logits relu(x - c - t / 10) and t / 5, t = ``LOST``, and a square of no size, over which no bound on all inputs is known."""
 

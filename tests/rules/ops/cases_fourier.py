@@ -140,7 +140,7 @@ FILTER = (
     Node("scaled", "aten.mul.Tensor", {"self": Ref("forward", HALF), "other": Constant(VALUES[:3])}, (HALF,)),
     Node("back", "aten.fft_irfft.default", {"self": Ref("scaled", HALF), "n": 4, "dim": -1, "norm": None}, (WHOLE,)),
 )
-filtered = FourierFilter((VALUES[:3].reshape(-1, 1, 1),), True, "x", FILTER)
+filtered = FourierFilter((2,), (VALUES[:3].reshape(-1, 1, 1),), True, "x", FILTER)
 case(FOURIER_FILTER, self=REAL, payload=filtered, function=filtered.evaluate, exact=False)
 unsupported("aten.mean.dim", COMPLEX, [1])
 unsupported("aten.cat.default", [COMPLEX, COMPLEX], 1)

@@ -1,0 +1,75 @@
+"""Which operations are linear or affine in their data-dependent operands together."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTION, CONVOLUTIONS, DENSE, SCALE
+from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.network.entrywise import returns_its_operand
+
+_PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
+_MATRIX_PRODUCTS = {
+    "aten.matmul.default",
+    "aten.mm.default",
+    "aten.bmm.default",
+    "aten.addmm.default",
+    "aten.linear.default",
+}
+# linear in all data-dependent operands together
+_LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
+    f"aten.{name}" for name in (
+        "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor", "neg.default",
+        "view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int", "unsqueeze.default",
+        "squeeze.default", "squeeze.dim", "squeeze.dims", "view_as.default", "reshape_as.default",
+        "permute.default", "transpose.int", "t.default", "movedim.int", "movedim.intlist", "swapaxes.default", "swapdims.default",
+        "cat.default", "stack.default", "slice.Tensor", "select.int", "narrow.default", "index_select.default",
+        "split.Tensor", "split_with_sizes.default", "chunk.default", "unbind.int", "tensor_split.sections",
+        "mean.default", "mean.dim", "sum.default", "sum.dim_IntList", "cumsum.default",
+        "avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default",
+        "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+        "upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_bilinear2d.vec", "upsample_bicubic2d.vec",
+        "pixel_shuffle.default", "pixel_unshuffle.default", "channel_shuffle.default", "roll.default", "flip.default",
+        "constant_pad_nd.default", "pad.default", "reflection_pad1d.default", "reflection_pad2d.default",
+        "replication_pad1d.default", "replication_pad2d.default", "expand.default", "repeat.default", "tile.default",
+    )
+}  # fmt: skip
+
+
+def is_linear(node: Node) -> bool:
+    """Whether the differences of a node's outputs are a linear map of those of its data-dependent operands.
+
+    Biases and other constants among the operands shift values, not differences.
+    """
+    refs = node.refs
+    if not refs or not all(o.dtype.is_floating_point for o in node.outputs):
+        return False
+    if not all(ref.info.dtype.is_floating_point for ref in refs):
+        return False
+    if node.op in _LINEAR or returns_its_operand(node):
+        return True
+    if node.op in _PRODUCTS:
+        other = node["other"] if isinstance(node["self"], Ref) else node["self"]
+        divides_by_data = node.op.startswith("aten.div") and isinstance(node["other"], Ref)
+        return len(refs) == 1 and not divides_by_data and node.get("rounding_mode") is None and _is_finite(other)
+    return node.op in _MATRIX_PRODUCTS and len(refs) == 1
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, Constant):
+        return not value.value.is_complex() and bool(torch.isfinite(value.value).all())
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def is_affine(node: Node) -> bool:
+    """Whether the output is an affine function of the data-dependent operands together, as the network computes it."""
+    if len(node.refs) == 1 and isinstance(node.get("input"), Ref):
+        if node.op in CONVOLUTIONS:
+            return all(ref.info.dtype.is_floating_point for ref in node.refs)
+        if node.op in BATCH_NORMS:
+            return not node.get("training") and len(node.outputs) == 1
+    if node.op == "aten.einsum.default":
+        return len(node.refs) == 1 and node.output.dtype.is_floating_point
+    return is_linear(node)
