@@ -76,7 +76,16 @@ def sandwich(node: Node, part: Part) -> Shortcut | None:
 def _spectra(inner: Node, last: Node) -> tuple[torch.Tensor, torch.Tensor] | None:
     """W (frequencies, m, n) and C (frequencies, p, m); None for other maps than matrices and convolutions that go around."""
     if inner.op == DENSE:
-        w, c = (node.payload.weight.to(torch.float64)[None] for node in (inner, last))
+        matrices = inner.payload.weight, last.payload.weight
+        some = _some(len(matrices[0]))
+        few = matrices[0][some].to(torch.float64)[None], matrices[1][:, some].to(torch.float64)[None]
+        if (
+            not all(map(is_finite, few))
+            or not _agree(*_products(*few)[:2])
+            or max(m.numel() for m in matrices) > _MOST_ENTRIES
+        ):
+            return None
+        w, c = (matrix.to(torch.float64)[None] for matrix in matrices)
         return (w, c) if is_finite(w) and is_finite(c) else None
     if not (_goes_around(inner.payload) and _goes_around(last.payload)):
         return None
@@ -111,9 +120,8 @@ def _around(convolution: Convolution) -> torch.Tensor:
 
 def _fitted(w: torch.Tensor, c: torch.Tensor) -> torch.Tensor | None:
     """The logarithms of l_i, None where the signs say that there are none."""
-    units = w.shape[1]
-    some = torch.linspace(0, units - 1, min(units, _FEW)).round().long()
-    if units > _FEW and not _agree(*_products(w[:, some], c[:, :, some])[:2]):
+    some = _some(w.shape[1])
+    if len(some) < w.shape[1] and not _agree(*_products(w[:, some], c[:, :, some])[:2]):
         return None
     products, sizes, h, g = _products(w, c)
     tiny = 1e-12
@@ -131,6 +139,11 @@ def _fitted(w: torch.Tensor, c: torch.Tensor) -> torch.Tensor | None:
     return solved if is_finite(solved) else None
 
 
+def _some(units: int) -> torch.Tensor:
+    """The numbers of a few of the units, evenly spread."""
+    return torch.linspace(0, units - 1, min(units, _FEW)).round().long()
+
+
 def _products(w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """What l_i l_j would be, and how much it counts, (m, m); the squared sizes of the columns of C and the rows of W, (m,)."""
     h, g = c.mH @ c, w @ w.mH
@@ -142,6 +155,7 @@ def _products(w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 def _agree(products: torch.Tensor, sizes: torch.Tensor) -> bool:
+    """Whether nearly all of them are positive; where all vanish they are."""
     return float(sizes[products > 0].sum()) >= _AGREEING * float(sizes.sum())
 
 
