@@ -129,6 +129,17 @@ def _check_labels(images: Images, classes: int, request: CertifyRequest) -> None
         raise LabelsError(source, problem, "classes are counted from 0, in the order of the logits")
 
 
+def _folders(request: CertifyRequest, images: Images) -> tuple[str, ...]:
+    """Which class a folder was taken for, where its name does not say so."""
+    if request.labels is not None or images.labels is None or not images.classes:
+        return ()
+    numbers = {name.split("/")[0]: int(label) for name, label in zip(images.names, images.labels, strict=True)}
+    if all(name == str(number) for name, number in numbers.items()):
+        return ()
+    said = ", ".join(f"{name} is {number}" for name, number in sorted(numbers.items(), key=lambda pair: pair[1]))
+    return (f"Class folders are numbered in the order of their names: {said}; --labels says otherwise.",)
+
+
 def _bounds(request: CertifyRequest, session: _Session, progress: Progress | None) -> GlobalBounds:
     constants = find_constants(request.audit, session.classifier.simple, session.place, progress)
     finder = PairConstants(session.classifier, constants, EFFORTS[request.audit.search_effort])
@@ -254,5 +265,5 @@ def _record(
         tool_version=__version__,
         created=created,
         environment=environment(),
-        notes=(*session.loaded.notes, *graph_notes(session.network.graph)),
+        notes=(*session.loaded.notes, *graph_notes(session.network.graph), *_folders(request, session.images)),
     )

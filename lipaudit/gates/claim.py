@@ -84,7 +84,8 @@ def claim(report: AuditReport, limit: float = 1.0, tolerance: float = TOLERANCE)
             else "no stretch was searched for (--lower-bound)"
         )
         verdict, text = Verdict.OPEN, f"{known}, {found}"
-    return ClaimVerdict(verdict, limit, tolerance, upper, lower, f"{verdict}: at most {limit!r}{within}: {text}")
+    how = " within the tolerance" if verdict is Verdict.PROVED and upper is not None and upper > limit else ""
+    return ClaimVerdict(verdict, limit, tolerance, upper, lower, f"{verdict}{how}: at most {limit!r}{within}: {text}")
 
 
 def _missing(report: AuditReport, over: str) -> str:

@@ -215,8 +215,8 @@ def _moved_most(diff: ReportDiff) -> Iterable[str]:
     if rest:
         yield f"The other {count_text(len(rest), 'row')}: the network's figure times {times_text(_together(rest))}"
     yield (
-        f"What a row does to the network is known to first order: all rows together make {times_text(_together(known))}, and the "
-        f"network's figure has the factor {quotient_text(diff.network)}."
+        f"What a row does is known to first order, for the product of all rows: together they make {times_text(_together(known))}. "
+        f"The network's figure, which may be below that product, has the factor {quotient_text(diff.network)}."
     )
 
 

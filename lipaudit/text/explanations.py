@@ -92,7 +92,8 @@ _ALL = (
             "certified: a theorem, and the rounding errors of the computation are inside the bound.",
             "numerical: a theorem, but the floating-point rounding of the computation is not accounted for. Products of signals "
             "(gating, attention) are numerical: they stretch by as much as the signals are large, and how large follows from their "
-            "values at one input, computed in float64, and a radius around them.",
+            "values at one input, computed in float64, and a radius around them. So are weights that the network computes itself, as "
+            "parametrisations do, some functions that are written out, and bounds on balls, which rest on values at the centre.",
             "estimate: no theorem says that the figure is a bound. Only published methods (--method) give estimates. They are "
             "marked by ~, pass no gate, and a network with one estimate inside is an estimate.",
             "A network has the weakest rigor among its rows. The bounds are those of the real-arithmetic function that the stored "

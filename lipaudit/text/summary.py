@@ -221,10 +221,7 @@ def _scope(report: AuditReport) -> Iterable[str]:
         yield "Published methods have no lower bounds: for weights the columns lower and tightness are blank, or left out."
     products = any(layer.rigor == "numerical" and layer.weight_shape is None for layer in report.layers)
     if (ours or products) and "numerical" in (network.rigor, *(other.rigor for other in network.other_domains)):
-        yield (
-            "Numerical, because products of signals (gating, attention) stretch by as much as the signals are large, which is computed "
-            "without a margin for rounding (`lipaudit explain rigor`)."
-        )
+        yield printable(_why_numerical(report))
     two_sided = any(layer.tightness is not None for layer in report.layers)
     if two_sided and not ours:
         yield (
@@ -243,6 +240,17 @@ def _scope(report: AuditReport) -> Iterable[str]:
     if folded:
         hosts = sum(bool(layer.folded) for layer in report.layers)
         yield f"Folded exactly: {count_text(len(folded), 'operation')} into {count_text(hosts, 'row')} ({names_text(folded)})."
+
+
+def _why_numerical(report: AuditReport) -> str:
+    """What the rounding is in that a numerical figure does not account for."""
+    rows = [layer.name for layer in report.layers if layer.rigor == "numerical"]
+    if not rows:
+        return "Numerical, because rounding is not accounted for in values at one input that it rests on (`lipaudit explain rigor`)."
+    return (
+        f"Numerical, because rounding is not accounted for in {names_text(rows)}: in the sizes of signals that are multiplied, in "
+        "functions that are written out, or in weights that the network computes itself (`lipaudit explain rigor`)."
+    )
 
 
 def _costs(report: AuditReport) -> Iterable[str]:

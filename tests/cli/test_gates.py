@@ -278,7 +278,7 @@ def test_a_claim_is_proved_refuted_or_open(
     monkeypatch.setitem(REPORTS, "one", one)
     assert main(["one", "--claim", "1"]) == 0
     assert (
-        "gate passed: one: --claim 1.0 (proved: at most 1.0 (tolerance 0.001): the upper bound is 1.0004)"
+        "gate passed: one: --claim 1.0 (proved within the tolerance: at most 1.0 (tolerance 0.001): the upper bound is 1.0004)"
         in capsys.readouterr().err
     )
     assert calls[-1]["lower_bound"] is True
