@@ -286,7 +286,7 @@ def test_a_claim_is_proved_refuted_or_open(
     assert main(["one", "--claim", "1"]) == 0
     screen = capsys.readouterr().out.splitlines()
     (verdict,) = (line for line in screen if line.startswith("  Claim"))
-    assert verdict.split()[1:5] == ["proved:", "at", "most", "1.0"]
+    assert verdict.split()[1:5] == ["proved", "within", "the", "tolerance:"]
     assert "--max-log10-bound" not in "".join(screen)
     assert main(["one", "--claim", "1", "--claim-tolerance", "0"]) == 1
     assert (
