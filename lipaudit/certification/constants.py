@@ -133,7 +133,7 @@ class PairConstants:
     Args:
         classifier: the network.
         constants: the norms and effects of the nodes of ``classifier.simple``.
-        work: operations that searches for tighter bounds may take, for all pairs together.
+        work: operations that the search for a tighter bound of the logits may take; features and all pairs together take a third each.
     """
 
     def __init__(self, classifier: Classifier, constants: LayerConstants, work: float = 0.0) -> None:
@@ -147,7 +147,7 @@ class PairConstants:
         """The bounds over all inputs; ``progress`` is told how many pairs are done."""
         classifier, count = self.classifier, self.classifier.classes
         share = self._work / 3
-        logits = self._solve(classifier.simple, share)
+        logits = self._solve(classifier.simple, self._work)
         features = self._solve(classifier.features, share)
         pairs = list(combinations(range(count), 2)) if count * (count - 1) // 2 <= MOST_PAIRS else []
         found = {}

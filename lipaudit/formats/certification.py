@@ -84,11 +84,8 @@ def _answer(found: Certification) -> Iterable[tuple[str, str]]:
         attacked = [image.attack_radius for image in found.images if image.attack_radius is not None]
         yield "Changed by attack at", spread(attacked, upwards=True) if attacked else "no decision was changed"
     upper = found.constant.upper_bound
-    part = "" if found.settings.effort == "none" else ", with a third of the effort"
     bound = (
-        "none over all inputs"
-        if upper is None
-        else f"≤ {upper_text(upper)} over all inputs, {found.constant.rigor}{part}"
+        "none over all inputs" if upper is None else f"≤ {upper_text(upper)} over all inputs, {found.constant.rigor}"
     )
     yield "Lipschitz bound (l2)", bound
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import html5lib
@@ -104,8 +105,15 @@ def test_a_folder_of_class_folders_in_pixels(tmp_path: Path, capsys: pytest.Capt
     assert document["accuracy"] == 1.0
     assert [row["radius"] for row in document["radii"]][:2] == [1e-5, 1 / 255]
     assert document["radii"][0]["certified_accuracy"] == 1.0
+    assert not any("Class folders" in note for note in document["notes"])
     assert main(words[:3]) == 2
     assert "normalisation" in capsys.readouterr().err
+    for name in ("zero", "one"):
+        next(f for f in (tmp_path / "images").iterdir() if f.name.isdecimal()).rename(tmp_path / "images" / name)
+    shutil.rmtree(next(f for f in (tmp_path / "images").iterdir() if f.name.isdecimal()))
+    assert main([*words, "--format", "json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("one is 0, zero is 1" in note for note in notes)
 
 
 @pytest.mark.parametrize(
