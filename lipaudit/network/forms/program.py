@@ -17,7 +17,7 @@ from lipaudit.network.part import Shortcut
 from lipaudit.network.propagate import Propagation
 from lipaudit.rules.effect import Combination, Effect, Status
 from lipaudit.rules.inexact_constants import without_margin
-from lipaudit.spectral.bracket import Rigor
+from lipaudit.spectral.bracket import Bracket, Rigor
 
 
 class NoProgramError(Exception):
@@ -37,7 +37,8 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
         NoProgramError: if the outputs depend on an operation without a finite constant, or on complex numbers.
     """
     whole = {name: s for name, s in propagation.shortcuts.items() if s.whole and s.factor.log_upper <= _HARDLY_MORE}
-    needed = _needed(graph, propagation.effects, whole)
+    effects, still = _without_still(graph, propagation.effects, whole)
+    needed = _needed(graph, effects, whole) - still
     tensors: dict[str, Tensor] = {}
     inputs, steps = [], list[Step]()
     producers = {node.name: node for node in graph}
@@ -57,7 +58,7 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
             steps.append(Bounded(tensors[node.name], (tensors[shortcut.source],), (square,), node))
             numerical |= shortcut.factor.rigor is Rigor.NUMERICAL
             continue
-        effect = propagation.effects[node.name]
+        effect = effects[node.name]
         if effect.status is not Status.FINITE:
             raise NoProgramError(f"{node.name} ({node.op}) has no finite constant")
         step = _step(node, effect, tensors, propagation)
@@ -71,7 +72,27 @@ def program_of(graph: Graph, propagation: Propagation) -> Program:
         steps.append(step)
     if not inputs:
         raise NoProgramError("the outputs do not depend on the input")
-    return Program(tuple(inputs), tuple(tensors[name] for name in graph.outputs), tuple(steps), numerical)
+    outputs = tuple(tensors[name] for name in graph.outputs if name not in still)
+    return Program(tuple(inputs), outputs, tuple(steps), numerical)
+
+
+def _without_still(
+    graph: Graph, effects: Mapping[str, Effect], whole: Mapping[str, Shortcut]
+) -> tuple[dict[str, Effect], set[str]]:
+    """Effects in which an operand that never differs has the constant 0, and the nodes that never differ (their weights are 0)."""
+    found, still = dict[str, Effect](), set[str]()
+    for node in graph:
+        if node.op == "input":
+            continue
+        effect = effects[node.name]
+        if effect.status is Status.FINITE and any(ref.name in still for ref in node.refs):
+            pairs = zip(node.refs, effect.factors, strict=True)
+            effect = replace(effect, factors=tuple(_ZERO if ref.name in still else f for ref, f in pairs))
+        found[node.name] = effect
+        sources = [whole[node.name].source] if node.name in whole else [ref.name for ref in _read(node, effect)]
+        if all(name in still for name in sources):
+            still.add(node.name)
+    return found, still
 
 
 def _needed(graph: Graph, effects: Mapping[str, Effect], whole: Mapping[str, Shortcut]) -> set[str]:
@@ -178,6 +199,7 @@ def _weights(
     return tuple(tensors[name] for name in weights), tuple(weights.values())
 
 
+_ZERO = Bracket.exact(0.0)
 _LARGEST_LOG = 300.0
 _HARDLY_MORE = math.log(1.1)
 _MAX_POOLS = {"aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -208,3 +209,29 @@ def test_a_residual_block_before_a_layer_that_needs_multipliers_does_not_spoil_i
     bound = lipaudit.audit(net, input_shape=(1, 16), effort="quick").network.upper_bound
     assert float(torch.linalg.matrix_norm(jacobian(net.double(), torch.ones(1, 16, dtype=F64)), 2)) <= bound
     assert bound <= min(alone * 1.05, 1.0)
+
+
+class Silent(nn.Module):
+    """A residual branch whose last layer is 0, as many networks start, and an output that is always the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.branch, self.silent, self.last = (nn.Linear(4, 4) for _ in range(4))
+        nn.init.zeros_(self.silent.weight)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = torch.relu(self.first(x))
+        h = torch.relu(h + self.silent(torch.relu(self.branch(h))))
+        y = self.last(h)
+        return y, self.silent(torch.relu(y))
+
+
+def test_what_never_differs_has_no_part_in_forms(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, file = Silent().eval(), tmp_path / "proof.safetensors"
+    report = lipaudit.audit(net, (1, 4), effort="quick", lower_bound=True, certificate=str(file))
+    network = report.network
+    assert network.lower_bound <= network.upper_bound
+    forms = next(bound for bound in network.bounds if bound.name == "forms")
+    assert forms.upper_bound is not None, forms.reason
+    assert lipaudit.verify(report, net, str(file)).verified

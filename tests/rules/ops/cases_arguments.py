@@ -146,9 +146,9 @@ for name in ("sub", "rsub"):
     case(f"aten.{name}.Scalar", data(2, 3), -1, 0.5)
 unbounded("aten.div.Scalar_mode", data(2, 3), -0.5, rounding_mode="floor")
 unbounded("aten.pow.Scalar", 0.5, LINE, witness=(-20.0, -21.0))
-for name, edge in (("eq", 2.0), ("ne", 2.0), ("lt", 2.0), ("le", 2.0), ("gt", 2.0), ("ge", 2.0)):
-    above = 1e-9 if name not in ("lt", "ge") else -1e-9
-    unbounded(f"aten.{name}.Scalar", LINE, edge, witness=(edge, edge + above))
+for name in ("eq", "ne", "not_equal", "lt", "less", "le", "less_equal", "gt", "greater", "ge", "greater_equal"):
+    outside = -1e-9 if name in ("lt", "less", "ge", "greater_equal") else 1e-9
+    unbounded(f"aten.{name}.Scalar", LINE, 2.0, witness=(2.0, 2.0 + outside))
 for name in ("remainder", "fmod"):
     unbounded(f"aten.{name}.Scalar", LINE, -3.0, witness=(3 - 1e-9, 3 + 1e-9))
 unbounded("aten.floor_divide.Scalar", LINE, -3.0, witness=(3 - 1e-9, 3 + 1e-9))
