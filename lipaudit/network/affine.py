@@ -11,13 +11,14 @@ from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.network.entrywise import returns_its_operand
 
 _PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
-_MATRIX_PRODUCTS = {
+MATRIX_PRODUCTS = {
     "aten.matmul.default",
     "aten.mm.default",
     "aten.bmm.default",
     "aten.addmm.default",
     "aten.linear.default",
 }
+"""Products of a matrix and another one, or a vector."""
 # linear in all data-dependent operands together
 _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
     f"aten.{name}" for name in (
@@ -54,7 +55,7 @@ def is_linear(node: Node) -> bool:
         other = node["other"] if isinstance(node["self"], Ref) else node["self"]
         divides_by_data = node.op.startswith("aten.div") and isinstance(node["other"], Ref)
         return len(refs) == 1 and not divides_by_data and node.get("rounding_mode") is None and _is_finite(other)
-    return node.op in _MATRIX_PRODUCTS and len(refs) == 1
+    return node.op in MATRIX_PRODUCTS and len(refs) == 1
 
 
 def _is_finite(value: object) -> bool:

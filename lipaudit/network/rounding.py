@@ -33,7 +33,7 @@ from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTIONS
 from lipaudit.graph.node import Argument, Constant, Node, Ref, parts
 from lipaudit.graph.ops import MAXIMA, MINIMA, MOVEMENT, SOFTMAX, SUMS, aten
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.network.affine import is_affine
+from lipaudit.network.affine import MATRIX_PRODUCTS, is_affine
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.entry_slopes import is_entrywise, value_ranges
 from lipaudit.spectral.rounding import gamma
@@ -191,13 +191,7 @@ def _terms(node: Node) -> int:
     if node.op in CONVOLUTIONS:
         kernel = max(constants, key=lambda c: c.value.dim()).value
         return _FEW + kernel.numel() // min(kernel.shape[:2])
-    if node.op in (
-        "aten.linear.default",
-        "aten.addmm.default",
-        "aten.mm.default",
-        "aten.bmm.default",
-        "aten.matmul.default",
-    ):
+    if node.op in MATRIX_PRODUCTS:
         return _FEW + max(max(ref.info.shape, default=1) for ref in node.refs)
     return _FEW + sum(math.prod(ref.info.shape) for ref in node.refs) + sum(c.value.numel() for c in constants)
 
