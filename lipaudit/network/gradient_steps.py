@@ -29,14 +29,18 @@ from lipaudit.rules.effect import Status
 from lipaudit.spectral.bracket import Bracket, Rigor
 from lipaudit.spectral.convolution.banded import banded_work, is_norm_at_most
 from lipaudit.spectral.convolution.geometry import Convolution
+from lipaudit.spectral.convolution.inertia import is_covered, norm_near
+from lipaudit.spectral.convolution.power_iteration import lower_bound
 from lipaudit.spectral.oracle import certified_norm
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed, is_finite
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF, composed, is_finite, scale_to_unit
+from lipaudit.spectral.work import Work
 
 # Norms are found this closely where N may be 2, and less closely before that is known.
 _TOLERANCES = (1e-3, 1e-6)
 # By how much N may be above 2 without being looked at again; what is tried then.
 _CLOSE = 1e-6
 _EXCESSES = (1e-7, 1e-6, 4e-6, 2e-5, 1e-4, 1e-3)
+_FIRST_FACTORISATION, _LANCZOS_STEPS = 1e9, 60
 # What B may be off the form A^T D by, relative to it: far more than rounding, far less than another weight.
 _LARGEST_REST = 1e-4
 _UP = 1 + 2.0**-30
@@ -150,7 +154,7 @@ def _fit(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     return (roots, rest + rounding) if rest <= _LARGEST_REST * size else None
 
 
-def _norm(fit: _Fit, plain: Bracket, steepest: float, work: float) -> Bracket:
+def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> Bracket:
     """A bound of ||D^1/2 A||, as close as it has to be: ||A|| is known, and often enough."""
     bound, lower = Bracket.at_most(math.sqrt(fit.largest) * plain.upper * _UP, plain.rigor), 0.0
     for tolerance in _TOLERANCES:
@@ -161,16 +165,23 @@ def _norm(fit: _Fit, plain: Bracket, steepest: float, work: float) -> Bracket:
         lower = max(lower, measured.lower)
         if measured.upper < bound.upper:
             bound = measured
-    open_ = steepest * bound.upper**2 > 2 * (1 + _CLOSE)
-    if isinstance(fit.scaled, Convolution) and open_ and banded_work(fit.scaled) <= work:
-        bound = _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower))
+    if isinstance(fit.scaled, Convolution) and steepest * bound.upper**2 > 2 * (1 + _CLOSE):
+        return _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower), work)
     return bound
 
 
-def _with_border(scaled: Convolution, bound: Bracket, least: float) -> Bracket:
+def _with_border(scaled: Convolution, bound: Bracket, least: float, work: Work) -> Bracket:
     """A bound that is just above the ``least`` that is worth anything, for the operator with its border."""
+    if is_covered(scaled) and banded_work(scaled) > _FIRST_FACTORISATION:
+        kernel, exponent = scale_to_unit(scaled.kernel.to(torch.float64), scaled.weight.dim())
+        found = lower_bound(scaled.with_kernel(kernel), None, _LANCZOS_STEPS) + float(exponent) * math.log(2)
+        for excess in _EXCESSES[2:]:
+            limit = max(least, math.exp(found)) * (1 + excess)
+            norm = norm_near(scaled, limit, work) if limit < bound.upper else None
+            if norm is not None and norm < bound.upper:
+                return exact_norm(Bracket.at_most(norm, bound.rigor), scaled)
     for excess in _EXCESSES:
         limit = least * (1 + excess)
-        if limit < bound.upper and is_norm_at_most(scaled, limit):
+        if limit < bound.upper and work.take(banded_work(scaled)) and is_norm_at_most(scaled, limit):
             return exact_norm(Bracket.at_most(limit, bound.rigor), scaled)
     return bound

@@ -9,6 +9,7 @@ from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.rules.effect import Effect
 from lipaudit.spectral.bracket import Bracket
+from lipaudit.spectral.work import Work
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,11 @@ class Shortcut:
 
 @dataclass(frozen=True)
 class Part:
-    """The nodes of a simplified graph by name, their effects over all inputs, and the operations that one rule may spend on one part."""
+    """The nodes of a simplified graph by name, their effects over all inputs, and the operations that rules may spend on all parts."""
 
     producers: Mapping[str, Node]
     effects: Mapping[str, Effect]
-    work: float = 0.0
+    work: Work = field(default_factory=lambda: Work(0.0))
     shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
     """Those of earlier nodes."""
 

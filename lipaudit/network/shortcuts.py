@@ -19,11 +19,12 @@ from lipaudit.network.sandwiches import sandwich
 from lipaudit.network.skew_series import skew_exponential
 from lipaudit.rules.effect import Effect
 from lipaudit.spectral.oracle import CertifiedNorms, Norms
+from lipaudit.spectral.work import Work
 
 ShortcutRule: TypeAlias = Callable[[Node, Part], Shortcut | None]
 
-# What one part may always take, and its share of what is allowed.
-_LEAST_WORK, _SHARE = 4e9, 0.15
+# What all parts together may always take, and their share of what is allowed.
+_LEAST_WORK, _SHARE = 2e10, 0.6
 SHORTCUTS: tuple[ShortcutRule, ...] = (gradient_step, skew_exponential, sandwich, centring, lanes)
 
 
@@ -34,12 +35,12 @@ def find_shortcuts(graph: Graph, effects: Mapping[str, Effect], norms: Norms, wo
         graph: the simplified graph.
         effects: of its nodes, over all inputs.
         norms: how norms are found.
-        work: floating-point operations that a bound of the network may spend beyond the product rule; a part may take a share.
+        work: floating-point operations that a bound of the network may spend beyond the product rule; parts take a share.
     """
     if not isinstance(norms, CertifiedNorms):
         return {}
     shortcuts: dict[str, Shortcut] = {}
-    part = Part({node.name: node for node in graph}, effects, max(_LEAST_WORK, _SHARE * work), shortcuts)
+    part = Part({node.name: node for node in graph}, effects, Work(_LEAST_WORK + _SHARE * work), shortcuts)
     for node in graph:
         for rule in SHORTCUTS:
             shortcut = rule(node, part)

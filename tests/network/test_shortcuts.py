@@ -215,6 +215,13 @@ def test_a_step_whose_norm_was_found_on_its_own_image_size() -> None:
     assert bound <= 1 + 1e-4
 
 
+def test_a_step_with_many_channels_whose_norm_was_found_on_its_own_image_size() -> None:
+    """Too many entries for a factorisation: all frequencies prove 1.008."""
+    torch.manual_seed(0)
+    net = ConvexPotentialConvolution(16, 16, 32, iterations=1500)
+    assert 1 <= bound_of(net, (1, 16, 32, 32)) <= 1 + 5e-4
+
+
 def over(
     x: torch.Tensor, f: Callable[[torch.Tensor], torch.Tensor], g: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
