@@ -13,6 +13,7 @@ from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
 from lipaudit.network.bound import NetworkBound, NotApplicable, Result, SegmentFactor
 from lipaudit.network.bounds import least
+from lipaudit.network.part import Shortcut
 from lipaudit.network.propagate import Propagation, Value
 from lipaudit.records.contradictions import NOT_APPLICABLE
 from lipaudit.records.figure import EMPIRICAL, Figure, log10_of, value_of
@@ -30,6 +31,7 @@ from lipaudit.rules.norm import Norm
 from lipaudit.rules.operands import rounded
 from lipaudit.rules.rule import find_rule
 from lipaudit.spectral.bracket import Bracket, Rigor, round_up
+from lipaudit.text.numbers import upper_text
 
 # Constants this close to 1 neither stretch nor shrink: rounding alone moves them that far.
 _ONE = 1e-9
@@ -112,9 +114,19 @@ def _layer(
         details=details(node),
         reason=effect.reason,
         note=effect.note,
+        block=_block(propagation.blocks.get(node.name)),
         folded=tuple(names.get(source, source) for source in node.sources),
         **figures,
     )
+
+
+def _block(shortcut: Shortcut | None) -> str:
+    """The constant of the part of the network that a row lies in, where that counts in its place.
+
+    >>> _block(Shortcut("x", Bracket.at_most(1.0), "gradient step"))
+    'gradient step ≤ 1'
+    """
+    return "" if shortcut is None else f"{shortcut.kind} ≤ {upper_text(shortcut.factor.upper)}"
 
 
 def _figures(bracket: Bracket, two_sided: bool) -> dict[str, Any]:

@@ -117,11 +117,12 @@ _ALL = (
     Column("note", _note, 8),
     Column("reads", lambda r: ", ".join(r.inputs), 7),
     Column("folded", lambda r: ", ".join(r.folded), 8),
+    Column("block", lambda r: r.block, 8),
 )
 COLUMNS = {column.key: column for column in _ALL}
-FIRST_COLUMNS = ("layer", "op", "weight", "factor", "share")
-DEFAULT_COLUMNS = ("layer", "op", "weight", "input", "geometry", "lower", "upper", "tightness", "share")
-_OF_GROUPS = ("layer", "op", "weight", "input", "geometry", "factor", "share")
+FIRST_COLUMNS = ("layer", "op", "weight", "factor", "share", "block")
+DEFAULT_COLUMNS = ("layer", "op", "weight", "input", "geometry", "lower", "upper", "tightness", "share", "block")
+_OF_GROUPS = ("layer", "op", "weight", "input", "geometry", "factor", "share", "block")
 
 
 def default_columns(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -15,4 +15,4 @@ def centring(node: Node, part: Part) -> Shortcut | None:
     if whole is None or mean is None or mean.op != "aten.mean.dim" or part.before(mean) is not whole:
         return None
     kept = mean["keepdim"] is True and whole.output.shape == node.output.shape
-    return Shortcut(whole.name, Bracket.at_most(1.0)) if kept else None
+    return Shortcut(whole.name, Bracket.at_most(1.0), "centring") if kept else None

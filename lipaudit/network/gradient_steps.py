@@ -57,7 +57,7 @@ def gradient_step(node: Node, part: Part) -> Shortcut | None:
     for skip, last in ((first, second), (second, first)):  # |B s(A x) - x| = |x - B s(A x)|
         constant = _step(skip, last, _SUMS[node.op], part)
         if constant is not None and skip.output.shape == node.output.shape:
-            return Shortcut(skip.name, constant, whole=True)
+            return Shortcut(skip.name, constant, "gradient step", whole=True)
     return None
 
 

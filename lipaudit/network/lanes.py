@@ -41,7 +41,7 @@ def lanes(node: Node, part: Part) -> Shortcut | None:
     together = torch.cat([entries for entries in taken if entries is not None])
     if len(together) != len(torch.unique(together)):
         return None
-    return Shortcut(source, Bracket.maximum(factor for _, _, factor in found))
+    return Shortcut(source, Bracket.maximum(factor for _, _, factor in found), "parallel lanes")
 
 
 def _lane(ref: Ref, part: Part) -> tuple[str, tuple[Node, ...], Bracket] | None:

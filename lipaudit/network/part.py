@@ -16,11 +16,13 @@ from lipaudit.spectral.work import Work
 class Shortcut:
     """|dy| <= factor |dx| for the node that has the shortcut, x the tensor ``source``.
 
-    ``whole`` says that forms take what lies between for one step: they would rarely prove less of its operations one by one.
+    ``kind`` says what lies between. ``whole`` says that forms take it for one step: they would rarely prove less of its operations one
+    by one.
     """
 
     source: str
     factor: Bracket
+    kind: str
     whole: bool = False
 
 

@@ -46,7 +46,8 @@ class Propagation:
     """Effects and constants of every node, and what they say about the network.
 
     ``elasticities`` maps a node to d log L / d log c in [0, 1]: by which fraction of its own decades the network's bound would fall if
-    the node's constant fell; empty unless the network is finite.
+    the node's constant fell; empty unless the network is finite. ``blocks`` maps every node whose constant does not count, because it
+    lies in a part with a ``shortcut`` that is used, to that shortcut.
     """
 
     effects: Mapping[str, Effect]
@@ -55,6 +56,7 @@ class Propagation:
     network: Value
     elasticities: Mapping[str, float]
     shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
+    blocks: Mapping[str, Shortcut] = field(default_factory=dict)
 
 
 def evaluate_rules(
@@ -121,7 +123,29 @@ def propagate(
     )  # an output that is returned twice counts twice
     finite = network.status is Status.FINITE
     elasticities = _elasticities(graph, effects, values, parts, apart, taken, norm) if finite else {}
-    return Propagation(effects, values, outputs, network, elasticities, shortcuts)
+    blocks = _blocks(graph, taken, shortcuts, elasticities)
+    return Propagation(effects, values, outputs, network, elasticities, shortcuts, blocks)
+
+
+def _blocks(
+    graph: Graph, taken: Mapping[str, str], shortcuts: Mapping[str, Shortcut], elasticities: Mapping[str, float]
+) -> dict[str, Shortcut]:
+    """The nodes in parts whose constant is that of a shortcut, the outermost one; none that count beside it."""
+    before = {node.name: [ref.name for ref in node.refs] for node in graph}
+    blocks: dict[str, Shortcut] = {}
+    for node in reversed(graph.nodes):
+        if node.name not in taken or node.name in blocks or not elasticities:
+            continue
+        waiting, seen = [node.name], {taken[node.name]}
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            waiting += before[name]
+            if not elasticities[name]:
+                blocks.setdefault(name, shortcuts[node.name])
+    return blocks
 
 
 def _over(shortcut: Shortcut, node: Node, value: Value, values: Mapping[str, Value], taken: dict[str, str]) -> Value:
@@ -233,7 +257,7 @@ def _elasticities(
     """Reverse accumulation of d log L(network) / d log L(node); that of a node's constant is the same number.
 
     Where the constant of a node is that of disjoint ``parts`` of the input together, each of them goes on by itself. Where it is that of
-    a shortcut, what lies between has no share.
+    a shortcut, what lies between has no share, nor has the constant of the operation in which it ends.
     """
     routes: list[Mapping[str, Value]] = [values, *parts]
     weights = [dict.fromkeys((n.name for n in graph), 0.0) for _ in routes]
@@ -257,7 +281,7 @@ def _elasticities(
         for route, weight in zip(routes, weights, strict=True):
             if weight[node.name]:
                 _pass_back(node, effects[node.name], route, weight)
-    return {node.name: sum(weight[node.name] for weight in weights) for node in graph}
+    return {node.name: sum(weight[node.name] for weight in weights[node.name in taken :]) for node in graph}
 
 
 def _pass_back(node: Node, effect: Effect, values: Mapping[str, Value], weights: dict[str, float]) -> None:

@@ -70,7 +70,7 @@ def sandwich(node: Node, part: Part) -> Shortcut | None:
     if bound is None:
         return None
     rigor = Rigor.weakest((bound.rigor, effect.rigor))
-    return Shortcut(source.name, Bracket.at_most(bound.upper**2 * _UP, rigor), whole=node.op == CONVOLUTION)
+    return Shortcut(source.name, Bracket.at_most(bound.upper**2 * _UP, rigor), "sandwich", whole=node.op == CONVOLUTION)
 
 
 def _spectra(inner: Node, last: Node) -> tuple[torch.Tensor, torch.Tensor] | None:

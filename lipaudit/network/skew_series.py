@@ -49,7 +49,7 @@ def skew_exponential(node: Node, part: Part) -> Shortcut | None:
     constant = _constant(effect.factors[0].upper, symmetric, [r for r in ratios if r is not None])
     unsure = any(unknown(step.payload) for step in maps)
     rigor = Rigor.weakest((effect.rigor, Rigor.NUMERICAL if unsure else Rigor.CERTIFIED))
-    return Shortcut(source.name, Bracket.at_most(constant * _UP, rigor), whole=True)
+    return Shortcut(source.name, Bracket.at_most(constant * _UP, rigor), "skew exponential", whole=True)
 
 
 def _terms(node: Node, part: Part) -> list[Node] | None:

@@ -50,7 +50,8 @@ class LayerRecord(WithFigure):
     their numbers. ``tightness`` is the quotient of the two bounds. ``share`` is the layer's part of all that
     stretches: its contribution to the network's log bound (elasticity of log L to log c, times log c) over the sum of
     all positive contributions; negative for a layer that shrinks, None where the network has no finite bound.
-    ``folded`` names what was merged into this operation. ``module`` is the prefix
+    ``folded`` names what was merged into this operation. ``block`` says that the row lies in a part of the network whose constant counts in
+    the place of those of its rows, and what it is, empty for all other rows: such a row has the share 0. ``module`` is the prefix
     of the row's weight in the state dict, or the path of the module that ran a row without one, so that rows join to parameters.
     """
 
@@ -70,6 +71,7 @@ class LayerRecord(WithFigure):
     reason: str = ""
     note: str = ""
     folded: tuple[str, ...] = ()
+    block: str = ""
 
     @property
     def lower_bound(self) -> float | None:
@@ -101,7 +103,7 @@ LAYER_COLUMNS = (
         "note",
         "folded",
     ),
-    *("estimate", "log10_estimate"),
+    *("estimate", "log10_estimate", "block"),
 )
 
 

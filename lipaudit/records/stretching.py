@@ -6,9 +6,9 @@ from lipaudit.records.report import AuditReport, LayerRecord
 
 
 def stretching(report: AuditReport) -> list[LayerRecord]:
-    """The rows that make the bound larger, most first: by their shares, or where there are none by their factors."""
+    """The rows that make the bound larger, most first: by their shares, or where there are none by the factors of those in no block."""
     finite = [layer for layer in report.layers if layer.status == "finite"]
     shared = [layer for layer in finite if (layer.share or 0.0) > 0]
     if shared:
         return sorted(shared, key=lambda layer: -(layer.share or 0.0))
-    return sorted((layer for layer in finite if layer.log10 > 0), key=lambda layer: -layer.log10)
+    return sorted((layer for layer in finite if layer.log10 > 0 and not layer.block), key=lambda layer: -layer.log10)

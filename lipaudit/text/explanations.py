@@ -51,6 +51,9 @@ _ALL = (
             "leads around it.",
             "Shares are of the product of layer norms, also where the printed bound is a smaller one: that one has factors of segments "
             "(`lipaudit explain segment`), and none of single rows. A row with a large share is the first to look at in both.",
+            "Some parts of a network are bounded as a whole, because together they stretch less than row by row: steps of gradient descent "
+            "(convex-potential layers), sandwich layers, exponentials of skew-symmetric convolutions, centring, parallel lanes. The column "
+            "block says so and has the constant of the part. Its rows have their own factors and the share 0.",
             "There are no shares where the network has no finite bound.",
         ),
     ),

@@ -269,7 +269,10 @@ def _costs(report: AuditReport) -> Iterable[str]:
     if report.layers and not rows and not report.settings.structure:
         branches = "; what is above 1 comes from adding or joining branches" if report.network.log10 > 0.0 else ""
         none = "No row is estimated to stretch" if has_estimates(report) else "No row stretches"
-        yield f"{none}: none of the finite factors is above 1{branches}."
+        beside = " but those of rows in blocks" if any(layer.block for layer in report.layers) else ""
+        yield f"{none}: none of the finite factors is above 1{beside}{branches}."
+    if blocks := list(dict.fromkeys(layer.block for layer in report.layers if layer.block)):
+        yield printable(f"Rows in blocks cost nothing by themselves, the blocks count: {names_text(blocks)}.")
 
 
 def _segments(network: NetworkRecord) -> Iterable[str]:

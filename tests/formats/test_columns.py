@@ -63,8 +63,14 @@ def test_a_group_does_not_hide_a_missing_bound() -> None:
 
 
 def test_shares_are_no_default_column_where_no_row_has_one() -> None:
-    assert default_columns(fakes.report().layers) == DEFAULT_COLUMNS
-    assert default_columns(fakes.unsupported().layers) == DEFAULT_COLUMNS[:-1]
+    assert default_columns(fakes.report().layers) == DEFAULT_COLUMNS[:-1]
+    assert default_columns(fakes.unsupported().layers) == DEFAULT_COLUMNS[:-2]
+
+
+def test_blocks_are_a_column_where_a_row_is_in_one() -> None:
+    rows = (*fakes.report().layers, fakes.layer("step", share=0.0, block="gradient step ≤ 1"))
+    assert default_columns(rows) == DEFAULT_COLUMNS
+    assert cell("block", rows[-1]) == "gradient step ≤ 1"
 
 
 def test_columns_without_a_value_are_left_out() -> None:
