@@ -56,7 +56,7 @@ display_options = with_options(
         "--columns",
         metavar="A,B,...",
         help="Columns of the table: layer, op, weight, input, geometry, factor, lower, upper, log10, tightness, share, rule, rigor, "
-        "status, note, reads, folded. In a file or a pipe the table is as wide as they need.",
+        "status, note, reads, folded, block. In a file or a pipe the table is as wide as they need.",
     ),
     click.option(
         "--depth",
