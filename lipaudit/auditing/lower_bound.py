@@ -89,7 +89,9 @@ def _near_images(
         return ()
     images = loaded.images
     named = [(name, image[None]) for name, image in zip(images.names, images.inputs, strict=True)]
-    return tuple(jacobian_norms(network.graph, network.inputs, named, loaded.domain, request.seed, progress))
+    return tuple(
+        jacobian_norms(network.graph, network.inputs, named, loaded.domain, request.seed, progress, Norm(request.norm))
+    )
 
 
 def images_record(

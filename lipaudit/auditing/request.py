@@ -207,7 +207,6 @@ class AuditOptions(LoadOptions):
             ("iterations", self.iterations, self.iterations is not None, "they belong to methods for spectral norms"),
             ("effort", self.effort, self.effort not in (None, "none"), "the search carries quadratic forms"),
             ("domain", self.domain, self.domain != "global", "magnitudes on a domain are followed in the l2 norm"),
-            ("images", "FOLDER", self.images is not None, "norms at images are measured in the l2 norm"),
         )
         for name, value, given, reason in options:
             if given:

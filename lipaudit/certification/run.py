@@ -45,16 +45,19 @@ from lipaudit.version import __version__
 _CHUNK = 16  # images that are worked on, attacked and recorded together
 
 
-def run_certification(request: CertifyRequest, progress: Progress | None = None) -> Certification:
+def run_certification(
+    request: CertifyRequest, progress: Progress | None = None, labels_for: str | None = None
+) -> Certification:
     """Carry out a certification; what the options mean stands at :func:`lipaudit.certify`.
 
     Args:
         request: the model, the images and every option.
         progress: called as progress(done, total, name) while norms, pairs and images are worked on.
+        labels_for: what needs to know the accuracy; without labels it is refused before any bound is computed.
     """
     if request.workers > 1 and not isinstance(request.audit.model, str):
         raise RequirementError(spell("workers", request.workers), "a model by its name", "every process loads it anew")
-    with _session(request) as session:
+    with _session(request, labels_for) as session:
         run = _identity(request, session) if request.state is not None else {}
         with opened(request.state, run) as state:
             if not state.head:
@@ -98,12 +101,14 @@ def _per_channel(values: Sequence[float], image: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _session(request: CertifyRequest) -> Iterator[_Session]:
+def _session(request: CertifyRequest, labels_for: str | None = None) -> Iterator[_Session]:
     audit = request.audit
     with exit_is_an_error(audit.arch or audit.model):
         loaded = open_model(audit)
         loaded = replace(loaded, preprocessing=override_preprocessing(loaded, audit.mean, audit.std))
         images = read_images(request.images, loaded, labels=request.labels, limit=request.max_images, seed=audit.seed)
+        if labels_for is not None and images.labels is None:
+            raise RequirementError(labels_for, spell("labels", "FILE"), "an accuracy is known of labelled images only")
         units = "pixels" if request.units == "auto" and images.from_pixels else request.units
         units = "input" if units == "auto" else units
         mean, std = _pixels(loaded) if units == "pixels" else ((), ())

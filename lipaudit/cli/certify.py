@@ -36,7 +36,7 @@ from lipaudit.fleet.interrupts import delayed
 from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.frontends.input_files import read_where
-from lipaudit.gates.certification import AccuracyGate, gate_problem, parse_gate, parse_radius
+from lipaudit.gates.certification import MIN_CERTIFIED_ACCURACY, AccuracyGate, gate_problem, parse_gate, parse_radius
 from lipaudit.option_names import positional
 from lipaudit.records.certification import Certification
 
@@ -167,7 +167,9 @@ _OPTIONS = with_options(
     click.option(
         "--top", type=Count(), metavar="N", help="Show N images instead of as many as the screen has room for."
     ),
-    quiet_option("Nothing on stderr but errors and a failed gate."),
+    quiet_option(
+        "Print the answer alone, in one line (-o FILE and other formats stay whole); nothing on stderr but errors and a failed gate."
+    ),
 )
 
 
@@ -203,8 +205,10 @@ def certify(
     shape = format_of(form, output, Certification)
     radii = values.pop("radii") + (() if gate is None else (gate.radius,))
     request = certify_request(model, images, radii=radii, **values)
+    needed_for = None if gate is None else f"--{MIN_CERTIFIED_ACCURACY}"
     file = None if output == Path("-") else output
-    layout = screen() if file is None else screen().of_file()
+    layout = replace(screen(), quiet=quiet)
+    layout = layout if file is None else layout.of_file()
     layout = replace(layout, every_row=every_row or layout.every_row, top=top)
     if file:
         check_writable(file)
@@ -217,7 +221,7 @@ def certify(
             with delayed():
                 from lipaudit.certification.run import run_certification
 
-            found = run_certification(request, progress)
+            found = run_certification(request, progress, needed_for)
             text = FORMATS[shape].render(found, Options(layout))
     except KeyboardInterrupt:
         if request.state is not None:

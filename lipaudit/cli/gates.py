@@ -46,7 +46,7 @@ gate_options = with_options(
         type=float,
         callback=finite,
         metavar="X",
-        help="End with 1 unless the network's bound over the domain is finite and at most 10^X.",
+        help="End with 1 unless the network's bound over the domain is finite and at most 10^X: 2 for a limit of 100.",
     ),
     click.option(
         "--max-layer",

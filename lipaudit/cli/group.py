@@ -75,6 +75,13 @@ Exit codes:
 """
 
 
+def _what_it_does(command: click.Command, option: str) -> str:
+    """The first sentence of an option's help, behind a space."""
+    helps = (p.help for p in command.params if isinstance(p, click.Option) and option in p.opts)
+    first = (next(helps, None) or "").partition(". ")[0]
+    return f" {first.rstrip('.')}" if first else ""
+
+
 class _AuditByDefault(click.Group):
     """``lipaudit MODEL`` is ``lipaudit audit MODEL``: whatever is no verb starts the arguments of ``audit``."""
 
@@ -115,8 +122,10 @@ def main(args: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return 2
     except click.NoSuchOption as error:
-        close = get_close_matches(error.option_name, error.possibilities or (), 3)
+        close = get_close_matches(error.option_name, error.possibilities or (), 3, cutoff=0.75)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        if len(close) == 1 and error.ctx is not None:
+            hint += _what_it_does(error.ctx.command, close[0])
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         say(f"lipaudit: error: No such option {one_line(error.option_name)!r}{hint}{where}")
         return 2

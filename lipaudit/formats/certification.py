@@ -23,6 +23,8 @@ _STEPS = 255  # of a pixel of 8 bits
 def table(found: Certification, options: Options = DEFAULT) -> str:
     """The answer, the shares at every radius, then images: the least certain that the screen has room for, or every one in its order."""
     layout = options.layout
+    if layout.quiet:
+        return _one_line(found)
     whole = layout.every_row or layout.height is None
     lines = [*wrapped(short_title(found.model), layout.width), ""]
     lines += [*(f"  {label:<22}{text}" for label, text in _answer(found)), ""]
@@ -35,6 +37,13 @@ def table(found: Certification, options: Options = DEFAULT) -> str:
         lines += [f"{len(images)} of {len(found.images)} images, the least certain first (--all: every image)"]
     lines += [*image_grid(images).terminal(layout.width).splitlines(), "", *below]
     return "\n".join(lines)
+
+
+def _one_line(found: Certification) -> str:
+    """How many images are right, and within which radii decisions are certified, for ``--quiet``."""
+    right = "" if found.accuracy is None else f", {percent(found.accuracy)} decided as labelled"
+    radius = spread([image.radius for image in found.images], upwards=False)
+    return printable(f"{found.model.spec}: {count_text(len(found.images), 'image')}{right}; certified radius {radius}")
 
 
 def markdown(found: Certification, _options: Options = DEFAULT) -> str:

@@ -35,6 +35,11 @@ from lipaudit.frontends.torchscript_check import is_torchscript
 from lipaudit.frontends.torchvision import load_torchvision
 from lipaudit.option_names import spell
 
+_TRAINING = (
+    "The factory made a network in training mode; it is audited in evaluation mode: without dropout, with the stored statistics of "
+    "batch norms."
+)
+
 
 def load(
     spec: str,
@@ -111,6 +116,8 @@ def _load_factory(
     if weights not in (None, "random"):
         apply_state_dict(module, read_state_dict(weights), weights, spec.name)
         origin, notes = weights, ()
+    if module.training:
+        notes += (_TRAINING,)
     module.eval()
     bound = bind_inputs(module, input_shapes, fixed)
     return bound.loaded(

@@ -44,8 +44,8 @@ _ALL = (
         (
             "The product of layer norms is a product of factors, so it is counted in logarithms. The share of a row is its part of "
             "everything that stretches: the elasticity of the product to the row's factor, times the logarithm of that "
-            "factor, over the sum of all positive contributions. Positive shares add up to 100 %. A row that shrinks has a negative "
-            "share.",
+            "factor, over the sum of all positive contributions. Positive shares add up to 100 %, but for the "
+            "rounding of each. A row that shrinks has a negative share.",
             "A share of 10 % in a product of 10^20 says: about two of the twenty powers of ten come from this row. Halving the factor "
             "of a row with a weight halves the product where every path leads through the row, and lowers it by less where a path "
             "leads around it.",

@@ -19,6 +19,7 @@ DIGITS = 4
 MOST = 5  # names and layers shown before "and n more"
 _LEAST_EXCESS = Decimal("1e-7")  # above 1, that is shown
 # More digits than any float needs (767), so that no step but the wanted rounding ever rounds.
+_NOISE = Decimal("1e-7")  # percent
 _EXACT = decimal.Context(prec=1100, Emin=-999_999, Emax=999_999)
 
 
@@ -151,12 +152,13 @@ def reciprocal_text(upper: float | None, log10: float | None) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share of the whole in percent, to the nearest tenth (a share is no bound).
+    """A share of the whole in percent, to the nearest tenth (a share is no bound); what differs by rounding errors reads the same.
 
-    >>> share_text(0.1234), share_text(-0.00001)
-    ('12.3%', '0.0%')
+    >>> share_text(0.1234), share_text(-0.00001), share_text(0.0835 - 1e-12), share_text(0.0835 + 1e-12)
+    ('12.3%', '0.0%', '8.4%', '8.4%')
     """
-    percent = Decimal(share * 100).quantize(Decimal("0.1"), ROUND_HALF_EVEN, _EXACT)
+    percent = (100 * Decimal(share)).quantize(_NOISE, ROUND_HALF_EVEN, _EXACT)
+    percent = percent.quantize(Decimal("0.1"), ROUND_HALF_EVEN, _EXACT)
     return f"{percent if percent else abs(percent)}%"
 
 

@@ -114,6 +114,44 @@ def test_one_linear_map_has_its_norm_from_both_sides(norm: str) -> None:
         assert report.settings.norm == norm
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_ascent_finds_the_steepest_piece_of_a_small_network(norm: str) -> None:
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    axis = torch.linspace(-6, 6, 121, dtype=torch.float64)
+    grid = torch.cartesian_prod(axis, axis)
+    jacobians = torch.func.vmap(torch.func.jacrev(net))(grid).detach()
+    sums = jacobians.abs().sum(2 if norm == "linf" else 1).amax(1)
+    found = lipaudit.audit(net, input_shape=(1, 2), norm=norm, lower_bound=True).network.lower_bound
+    assert found is not None
+    assert float(sums.median()) < 0.8 * float(sums.max())
+    assert found >= 0.95 * float(sums.max())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_at_images_are_sums_of_moduli_of_the_jacobian(norm: str) -> None:
+    torch.manual_seed(6)
+    net = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, 5))
+    images = torch.randn(5, 4)
+    network = lipaudit.audit(net, input_shape=(1, 4), norm=norm, images=images).network
+    net = net.double()
+    expected = [induced(torch.autograd.functional.jacobian(net, x.double()), norm) for x in images]
+    assert network.images is not None
+    assert network.lower_bound is not None
+    assert [entry.norm for entry in network.images.norms] == pytest.approx(expected, rel=1e-3)
+    assert max(expected) * 0.999 <= network.lower_bound <= (network.upper_bound or 0.0)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_where_outputs_are_many_a_power_iteration_takes_the_place_of_rows(norm: str) -> None:
+    torch.manual_seed(7)
+    net = nn.Linear(6, 300)
+    network = lipaudit.audit(net, input_shape=(1, 6), norm=norm, images=torch.randn(2, 6)).network
+    assert network.images is not None
+    assert all(0.5 * induced(net.weight, norm) <= entry.norm for entry in network.images.norms)
+    assert network.images.largest <= induced(net.weight, norm) * (1 + 1e-9)
+
+
 def test_several_outputs_are_one_vector_and_so_are_several_inputs() -> None:
     class Two(nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -173,7 +211,6 @@ def test_gates_hold_in_the_norm(capsys: pytest.CaptureFixture[str]) -> None:
         ({"method": "ryu2019"}, "method='ryu2019' cannot be combined with norm='linf'"),
         ({"effort": "quick"}, "effort='quick' cannot be combined with norm='linf'"),
         ({"domain": "pixels"}, "domain='pixels' cannot be combined with norm='linf'"),
-        ({"images": "x.npy"}, "images=FOLDER cannot be combined with norm='linf'"),
         ({"norm": "l3"}, "there is no norm 'l3': choose one of l2, linf, l1"),
     ],
 )

@@ -207,6 +207,11 @@ def test_the_bare_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> 
         (["net", "--depth", "0"], "--depth must be a whole number from 1, got '0'"),
         (["net", "--top", "x"], "--top must be a whole number from 1, got 'x'"),
         (["net", "--lowerbound"], "No such option '--lowerbound'; did you mean --lower-bound"),
+        (
+            ["net", "--max-bound", "100"],
+            "did you mean --max-log10-bound? End with 1 unless the network's bound over the domain is finite and ",
+        ),
+        (["net", "--max-bound", "100"], "2 for a limit of 100"),
         (["net", "--columns", "layer,foo"], "There is no column 'foo'"),
         (["net", "--columns", "layer", "--format", "json"], "--format json is always whole"),
         (["net", "--depth", "1", "--format", "tsv"], "--format tsv is always whole"),

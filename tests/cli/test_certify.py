@@ -160,3 +160,28 @@ def test_errors_name_the_images_as_they_were_typed(tmp_path: Path, capsys: pytes
     message = capsys.readouterr().err
     assert f"IMAGES {tmp_path}: the folder holds no image" in " ".join(message.split())
     assert "--images" not in message
+
+
+def test_quiet_is_one_line_and_a_file_stays_whole(
+    array: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--attack-steps", "0", "--effort", "none", "-q"]
+    assert main(["certify", MODEL, array, *options]) == 0
+    captured = capsys.readouterr()
+    (line,) = captured.out.splitlines()
+    assert line.startswith(f"{MODEL}: 9 images, 100.0% decided as labelled; certified radius 0.000")
+    assert captured.err == ""
+    assert main(["certify", MODEL, array, *options, "-o", str(tmp_path / "whole.txt"), "--format", "table"]) == 0
+    assert len((tmp_path / "whole.txt").read_text().splitlines()) > 9
+
+
+def test_a_gate_without_labels_is_refused_before_any_bound_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("the graph was captured")
+
+    monkeypatch.setattr("lipaudit.certification.run.capture_model", fail)
+    np.save(tmp_path / "x.npy", load_classes("test").images[:2].numpy())
+    assert main(["certify", MODEL, str(tmp_path / "x.npy"), "--min-certified-accuracy", "0.5@0.1"]) == 2
+    assert "--min-certified-accuracy requires --labels FILE" in capsys.readouterr().err

@@ -21,6 +21,8 @@ made = Net()
 number = 3
 def build():
     return Net()
+def ready():
+    return Net().eval()
 def wrong():
     return "no module"
 def meddling():
@@ -54,6 +56,12 @@ def test_functions_classes_and_modules(name):
     assert loaded.input_shapes == {"image": (1, 6)}
     assert (loaded.source, loaded.module.training) == ("factory", False)
     assert sys.path == before
+
+
+@pytest.mark.parametrize(("name", "said"), [("build", True), ("ready", False)])
+def test_a_network_in_training_mode_is_said_to_be_audited_in_evaluation_mode(name, said):
+    notes = load(f"user_code:{name}", input_shapes={"image": (1, 6)}).notes
+    assert any("audited in evaluation mode" in note for note in notes) == said
 
 
 def test_the_generator_is_seeded_and_restored():

@@ -75,6 +75,16 @@ def test_steps_of_finite_length_leave_a_flat_region() -> None:
     assert found.quotient == pytest.approx(10.1, rel=1e-3)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_the_ascent_comes_near_the_steepest_piece(seed: int) -> None:
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    axis = torch.linspace(-6, 6, 121, dtype=torch.float64)
+    jacobians = torch.func.vmap(torch.func.jacrev(net))(torch.cartesian_prod(axis, axis)).detach()
+    largest = float(torch.linalg.matrix_norm(jacobians, 2).max())
+    assert search(net, {"x": torch.zeros(1, 2, dtype=torch.float64)}).quotient >= 0.95 * largest
+
+
 class Custom(torch.autograd.Function):
     """The identity with a gradient a hundred times as large."""
 
