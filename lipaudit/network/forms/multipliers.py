@@ -95,12 +95,21 @@ def per_unit(values: torch.Tensor, units: torch.Tensor, number: int) -> torch.Te
 
 
 def start(
-    step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None, how: str, space: Space
+    step: Constraint,
+    diagonal: torch.Tensor | None,
+    columns: torch.Tensor | None,
+    how: str,
+    space: Space,
+    *,
+    coupled: bool = False,
 ) -> torch.Tensor:
     """Logarithms of multipliers for which t - H > 0, for H = D + U U*: from D and the norm of U U*, or unit by unit ("perron").
 
     For a form h I and slopes in [a, b], t = h (1 + |a + b| / (b - a)) gives h max(a^2, b^2), the product rule. Unit by unit h becomes
     |H| p / p for the leading eigenvector p of |H|: diag(|H| p / p) - H is diagonally dominant in the metric p.
+
+    Where the form is ``coupled`` with other tensors y that stay, maximising over z leaves H_yy + H_yz (t - H)^-1 H_zy <=
+    H_yy (1 + h / (t - h)): t is at least 2 h, which no more than doubles H_yy. With t hardly above h it would be a million times as much.
     """
     number, positions = count(step, space), space.positions(step.output)
     own = torch.zeros(positions, dtype=torch.float64) if diagonal is None else diagonal.amax(0)
@@ -116,9 +125,11 @@ def start(
             weights = torch.zeros(number, dtype=torch.float64).scatter_reduce_(0, units, weights, "amax")
         else:
             weights = weights.max().expand(number)
+    raised = 1.0
     if isinstance(step, Slopes):
         low, high = interval(step, space)
-        weights = weights * (1 + abs(low + high) / 2 / max((high - low) / 2, 1e-6))
+        raised += abs(low + high) / 2 / max((high - low) / 2, 1e-6)
+    weights = weights * (max(raised, 2.0) if coupled else raised)
     if not isinstance(step, Windows | Groups) and step.raised is not None:
         weights = weights * step.raised
     return weights.log()

@@ -94,17 +94,21 @@ class Segment:
         spaces = in_parts(self.program, self.searched, kept=False)
         begun = set[str]()
         for space in spaces if len(spaces) == 1 else (*spaces, *spaces):
+            form = self._outer(outer)
 
             def choose(
-                step: Constraint, diagonal: torch.Tensor | None, columns: torch.Tensor | None, space: Space = space
+                step: Constraint,
+                diagonal: torch.Tensor | None,
+                columns: torch.Tensor | None,
+                space: Space = space,
+                form: Form = form,
             ) -> torch.Tensor:
                 place = self.places[step.output.name]
-                needed = start(step, diagonal, columns, how, space)
+                needed = start(step, diagonal, columns, how, space, coupled=bool(form.columns))
                 logs[place] = torch.maximum(logs[place], needed) if step.output.name in begun else needed
                 begun.add(step.output.name)
                 return logs[place].exp()
 
-            form = self._outer(outer)
             eliminate(self.program, space, form, choose)
         return form, space
 

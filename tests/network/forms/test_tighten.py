@@ -15,8 +15,10 @@ from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.symbol_space import SymbolSpace
 from lipaudit.network.forms.tighten import tighten
 from tests.network.forms.networks import (
+    Formula,
     case,
     conv,
+    dense,
     largest_stretch,
     network_problem,
     one_segment,
@@ -139,3 +141,22 @@ def test_circular_convolutions_have_forms_by_frequency_before_a_maximum() -> Non
     assert isinstance(segment.space, SymbolSpace)
     assert segment.space.base == (8, 8)
     assert largest_stretch(example) <= math.exp(chain.certified(chain.start("norm"))[0])
+
+
+def _two_softmaxes(x: torch.Tensor, a: nn.Module, b: nn.Module, c: nn.Module) -> torch.Tensor:
+    return c(torch.cat([torch.softmax(a(x), 1), torch.softmax(b(x), 1)], 1))
+
+
+def _pooled_beside_moduli(x: torch.Tensor, a: nn.Module, b: nn.Module, c: nn.Module) -> torch.Tensor:
+    return c(torch.cat([torch.max_pool1d(a(x)[:, None], 2)[:, 0], b(x)[:, :4].abs()], 1))
+
+
+@pytest.mark.parametrize(("formula", "width"), [(_two_softmaxes, (6, 12)), (_pooled_beside_moduli, (8, 8))])
+def test_constraints_side_by_side_leave_each_other_room(formula: Formula, width: tuple[int, int]) -> None:
+    """Multipliers hardly above what a form needs by itself multiply what it shares with the others by a million."""
+    torch.manual_seed(0)
+    each, both = width
+    example = case((1, 4), formula, dense(4, each), dense(4, each), dense(both, 3))
+    product = network_problem(example.net, example.shape).propagation.network.log_upper
+    result = tighten(one_segment(steps_of(example), per_frequency=False), 5e9)
+    assert math.log(largest_stretch(example)) <= result.log_upper < product
