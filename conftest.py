@@ -67,7 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """
     with pytest.MonkeyPatch.context() as patch:
         if _SEARCHING.isdisjoint(item.path.relative_to(item.config.rootpath).parts):
-            patch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+            patch.setattr("lipaudit.auditing.request.DEFAULT_EFFORT", "none")
         return (yield)
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from benchmarks.forms_networks import NETWORKS, RESNET20
-from lipaudit.auditing.values import EFFORTS
+from lipaudit.network.efforts import EFFORTS
 
 
 def main() -> None:

@@ -22,11 +22,11 @@ from unittest import mock
 import torch
 from torch import nn
 
-from lipaudit.auditing.values import EFFORTS
 from lipaudit.graph.capture.export import capture
 from lipaudit.graph.passes.table import simplify
 from lipaudit.network.bound import NetworkBound, Problem
 from lipaudit.network.domain import GLOBAL
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.network.forms.bound import quadratic_forms
 from lipaudit.network.forms.chain import Chain
 from lipaudit.network.forms.program import program_of

@@ -261,6 +261,7 @@ def _bound(bound: NetworkBound, places: Mapping[str, str]) -> BoundRecord:
         note=bound.note,
         certificate=bound.certificate,
         segments=segments,
+        interrupted=bound.interrupted,
     )
 
 

@@ -24,7 +24,8 @@ def diff(before: AuditReport, after: AuditReport) -> ReportDiff:
             norm, by another method, or without figures (``structure``).
 
     >>> from lipaudit.records.figure import Figure
-    >>> from lipaudit.records.report import ModelRecord, NetworkRecord, SettingsRecord
+    >>> from lipaudit.records.report import NetworkRecord
+    >>> from lipaudit.records.settings import ModelRecord, SettingsRecord
     >>> model = ModelRecord("net", "module", "as given", (1, 2), 6, None)
     >>> networks = [NetworkRecord("finite", figure=Figure.of(bound)) for bound in (2.0, 3.0)]
     >>> change = diff(*(AuditReport(model, SettingsRecord(), network, (), "0.1.0", "") for network in networks))

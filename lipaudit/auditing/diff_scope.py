@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from lipaudit.errors import UsageError
 from lipaudit.escaping import printable
-from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, HeldInput, ModelRecord, NetworkRecord
+from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, NetworkRecord
+from lipaudit.records.settings import HeldInput, ModelRecord
 from lipaudit.text.domain import described
 from lipaudit.text.held_inputs import shown, value_of
 from lipaudit.text.numbers import count_text, names_text, shape_text
@@ -83,7 +84,7 @@ def differences(before: AuditReport, after: AuditReport) -> Iterator[str]:
         elif held.value is None and held.sha256 is None and held.dtype != "none":
             yield f"The values of the held input {printable(name)} are taken to be the same: reports do not keep a {printable(held.dtype)}."
     for report, which in ((before, "before"), (after, "after")):
-        if any("interrupted after " in bound.note for bound in report.network.bounds):
+        if any(bound.interrupted for bound in report.network.bounds):
             yield (
                 f"The search for a tighter bound was interrupted {which}: a whole one may find less, and the network's bound may have "
                 "moved by that alone."

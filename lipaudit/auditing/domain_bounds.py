@@ -10,12 +10,12 @@ from lipaudit.auditing.constants import LayerConstants
 from lipaudit.auditing.domain import pixels_of
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
-from lipaudit.auditing.values import EFFORTS
 from lipaudit.errors.verification import WarmStartError
 from lipaudit.network.bound import NetworkBound, Problem, Result
 from lipaudit.network.bounds import least, network_bounds
 from lipaudit.network.diameter import output_diameter
 from lipaudit.network.domain import GLOBAL, Domain
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.network.forms.certificate import Certificate, CertificateError
 from lipaudit.network.forms.watch import Watch
 from lipaudit.network.magnitudes import Extents

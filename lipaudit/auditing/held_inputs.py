@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import torch
 
-from lipaudit.records.report import HeldInput
+from lipaudit.records.settings import HeldInput
 
 # tensors of more entries, which are not all equal, are known by their hash
 _LISTED = 16

@@ -12,6 +12,7 @@ from lipaudit.auditing.capture import Captured
 from lipaudit.auditing.load import Loaded
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.errors import CaptureError, GraphError
+from lipaudit.errors.reason import reason_of
 from lipaudit.frontends.images import Images
 from lipaudit.graph.evaluate import can_interpret
 from lipaudit.network.jacobian_norm import jacobian_norms
@@ -56,11 +57,10 @@ def search_lower_bound(
             )
         at_centres = _at_centres(request, network, loaded, progress)
     except (RuntimeError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0]
         advice = f"leave out {spell('lower_bound' if loaded.images is None else 'images')}"
         if not request.searches:
             advice = f"give {spell('around')} one centre"
-        raise CaptureError(f"the network's gradient cannot be computed ({reason}): {advice}") from error
+        raise CaptureError(f"the network's gradient cannot be computed ({reason_of(error)}): {advice}") from error
     if pair is not None and request.save_pair is not None:
         write_pair(pair, Path(request.save_pair))
     return Measured(pair, near, at_centres)

@@ -13,7 +13,7 @@ from torch import nn
 
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.graph.node import Graph
-from lipaudit.records.report import ModelRecord
+from lipaudit.records.settings import ModelRecord
 from lipaudit.spectral.fingerprint import stored_bytes
 from lipaudit.text.local_paths import without_folders
 

@@ -18,7 +18,8 @@ from lipaudit.auditing.provenance import environment, model_record, timestamp
 from lipaudit.auditing.request import AuditRequest
 from lipaudit.auditing.structure import layers_without_figures, network_without_figures
 from lipaudit.network.stretch import Pair
-from lipaudit.records.report import AuditReport, BallRecord, LayerRecord, NetworkRecord, SettingsRecord
+from lipaudit.records.report import AuditReport, BallRecord, LayerRecord, NetworkRecord
+from lipaudit.records.settings import SettingsRecord
 from lipaudit.rules.norm import Norm
 from lipaudit.spectral.published.registry import find_method
 from lipaudit.text.local_paths import without_folders

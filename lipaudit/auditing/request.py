@@ -13,13 +13,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lipaudit.auditing import values
 from lipaudit.auditing.values import GRAM, checked
 from lipaudit.errors import ConflictError, InvalidValueError, RequirementError
 from lipaudit.errors.inputs import IncompleteBallError, NormalisationRangeError, UnequalChannelsError
 from lipaudit.errors.models import FactoryWeightsError
 from lipaudit.frontends.input_files import named_files
 from lipaudit.frontends.spec import TENSOR_SUFFIXES, Kind, parse_spec
+from lipaudit.network.efforts import DEFAULT_EFFORT
 from lipaudit.option_names import spell
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class AuditOptions(LoadOptions):
         """
         if self.effort is not None:
             return self.effort
-        return "none" if self.structure or self.is_published or self.norm != "l2" else values.DEFAULT_EFFORT
+        return "none" if self.structure or self.is_published or self.norm != "l2" else DEFAULT_EFFORT
 
     def _check_together(self) -> None:
         self._check_structure()

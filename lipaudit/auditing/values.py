@@ -15,6 +15,7 @@ from typing import Any
 from lipaudit.errors import EmptyListError, InvalidValueError, RepeatedNameError, UnknownChoiceError
 from lipaudit.frontends.memory import parse_memory
 from lipaudit.frontends.spec import parse_input
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.option_names import spell
 
 GRAM = "gram"  # the method of lipaudit's own norms
@@ -25,9 +26,6 @@ MOST_IMAGES = 32
 NORMS = ("l2", "linf", "l1")
 BALL_NORMS = ("l2", "linf")
 """The norms in which a ball may be given."""
-EFFORTS = {"none": 0.0, "quick": 5e10, "standard": 5e11, "thorough": 2e13}
-"""The operations that the search for a tighter bound of the whole network may take, by the name of the effort."""
-DEFAULT_EFFORT = "quick"
 MOST_ITERATIONS = 1_000_000
 _TOLERANCES = (1e-9, 1.0)
 _WEIGHTS = "a tag, the name of a file, or 'random'"

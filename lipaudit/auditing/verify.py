@@ -15,7 +15,8 @@ from lipaudit.errors.verification import MissingCertificateError, NothingToVerif
 from lipaudit.network.forms.certificate import Certificate
 from lipaudit.option_names import spell
 from lipaudit.records.figure import Figure
-from lipaudit.records.report import AuditReport, BoundRecord, DomainRecord, HeldInput, NetworkRecord
+from lipaudit.records.report import AuditReport, BoundRecord, DomainRecord, NetworkRecord
+from lipaudit.records.settings import HeldInput
 from lipaudit.records.verification import Verification
 from lipaudit.text.numbers import log10_upper_text, names_text
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 _ROUNDING = 4e-10
 _RANK = {"certified": 0, "numerical": 1, "estimate": 2}
 _FORMS = "forms"
-# what says over which inputs and in which units the figures are
-_SETTINGS = ("norm", "method", "domain", "radius", "radius_in", "radius_norm", "centres", "freeze_random", "dtype")
+# what says over which inputs and in which units the figures are, beside the settings with which they are computed again
+_SETTINGS = ("radius_in", "radius_norm", "centres", "dtype")
 _MODEL = ("input_shape", "input_shapes", "preprocessing", "num_parameters")
 
 
@@ -45,7 +46,8 @@ def verify(
 
     The model is loaded and captured anew, the norms of its layers are found anew, and bounds by forms are proved from the numbers in the
     certificate, in float64 with margins for rounding; no step of a search is taken. A bound counts as proved again where the computed
-    figure is at most the report's, up to a relative 1e-9 by which another machine may round. Measured lower bounds are not verified.
+    figure is at most the report's, up to a relative 1e-9 by which another machine may round. Measured lower bounds are not
+    verified, nor is what a report says in words: names of the model and its weights, notes.
 
     Args:
         report: of an audit with lipaudit's own norms.

@@ -8,7 +8,7 @@ from lipaudit.catalog.entries import as_json
 from lipaudit.catalog.rules import entry, matches
 from lipaudit.errors import UsageError
 from lipaudit.escaping import escape_markdown
-from lipaudit.records.report import SettingsRecord
+from lipaudit.records.settings import SettingsRecord
 from lipaudit.text.lines import LEAST_WIDTH, wrapped
 from lipaudit.text.method import steps_text
 from lipaudit.text.published_methods import MethodEntry, method_entries

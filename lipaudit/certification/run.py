@@ -19,7 +19,6 @@ from lipaudit.auditing.load import open_model
 from lipaudit.auditing.notes import graph_notes
 from lipaudit.auditing.placement import placed
 from lipaudit.auditing.provenance import environment, model_record, state_dict_sha256, timestamp
-from lipaudit.auditing.values import EFFORTS
 from lipaudit.certification.attack import Attack
 from lipaudit.certification.certify_image import ImageCertifier, Question
 from lipaudit.certification.classifier import Classifier, classifier_of
@@ -33,6 +32,7 @@ from lipaudit.errors.images import LabelsError
 from lipaudit.frontends.images import Images, read_images
 from lipaudit.frontends.loaded import LoadedModel
 from lipaudit.frontends.normalisation import check_channels, known_normalisation, of_equal_length
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.option_names import spell
 from lipaudit.records.certification import Certification, CertificationSettings, ConstantRecord, ImageRecord
 from lipaudit.records.codec import encode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lipaudit.auditing.values import BALL_NORMS, DOMAINS, EFFORTS, MOST_IMAGES, NORMS
+from lipaudit.auditing.values import BALL_NORMS, DOMAINS, MOST_IMAGES, NORMS
 from lipaudit.cli.display_options import display_options
 from lipaudit.cli.fleet_options import fleet_options
 from lipaudit.cli.gates import gate_options
@@ -29,6 +29,7 @@ from lipaudit.cli.options import (
 )
 from lipaudit.cli.plot import plot_option
 from lipaudit.formats.options import Audits, FleetRecord
+from lipaudit.network.efforts import EFFORTS
 
 audit_options = with_options(
     input_option,

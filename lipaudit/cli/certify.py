@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from lipaudit.auditing.values import EFFORTS
 from lipaudit.cli.completion import complete_model
 from lipaudit.cli.display_options import all_option, quiet_option, screen
 from lipaudit.cli.options import (
@@ -37,6 +36,7 @@ from lipaudit.formats.options import Options
 from lipaudit.formats.registry import FORMATS
 from lipaudit.frontends.input_files import read_where
 from lipaudit.gates.certification import MIN_CERTIFIED_ACCURACY, AccuracyGate, gate_problem, parse_gate, parse_radius
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.option_names import positional
 from lipaudit.records.certification import Certification
 

@@ -15,3 +15,13 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, KeyError) or not lines[0]:
         return f"{type(error).__name__} {lines[0]}".strip()[:_LONGEST]
     return lines[0][:_LONGEST]
+
+
+def typed_reason_of(error: BaseException) -> str:
+    """The same behind the exception's type.
+
+    >>> typed_reason_of(ValueError("no header\\nat byte 3")), typed_reason_of(KeyError("x")), typed_reason_of(EOFError())
+    ('ValueError: no header', "KeyError: 'x'", 'EOFError')
+    """
+    kind, lines = type(error).__name__, str(error).strip().splitlines()
+    return f"{kind}: {lines[0][:_LONGEST]}" if lines else kind

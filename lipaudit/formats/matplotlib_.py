@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
+from lipaudit.errors.reason import typed_reason_of
+
 
 def plot_problem() -> str:
     """Why nothing can be drawn: matplotlib is missing or cannot be imported; empty where it can.
@@ -19,8 +21,7 @@ def plot_problem() -> str:
         import matplotlib.backends.backend_agg
         import matplotlib.figure  # noqa: F401
     except Exception as error:  # a broken installation may raise anything
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return f'matplotlib (the extra "plot") cannot be imported: {type(error).__name__}: {reason}'
+        return f'matplotlib (the extra "plot") cannot be imported: {typed_reason_of(error)}'
     finally:
         if backend is not None:
             os.environ["MPLBACKEND"] = backend

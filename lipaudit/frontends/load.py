@@ -14,6 +14,7 @@ from lipaudit.errors import (
     is_out_of_memory,
 )
 from lipaudit.errors.models import MissingArchitectureError, ModelPatternError, ModelSuffixError
+from lipaudit.errors.reason import typed_reason_of
 from lipaudit.frontends import registry
 from lipaudit.frontends.checkpoint import apply_state_dict, read_state_dict
 from lipaudit.frontends.factory import build_from_factory
@@ -68,9 +69,8 @@ def load(
     except Exception as error:
         if is_out_of_memory(error):
             raise OutOfMemoryError from error
-        reason = (str(error).strip().splitlines() or [""])[0][:200]
         raise ModelLoadError(
-            f"{spec[:200]} cannot be loaded: {type(error).__name__}: {reason}; check the file and its input size, or save or "
+            f"{spec[:200]} cannot be loaded: {typed_reason_of(error)}; check the file and its input size, or save or "
             "export the model again"
         ) from error
 

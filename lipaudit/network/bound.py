@@ -81,6 +81,7 @@ class NetworkBound:
         certificate: where the numbers that prove the bound are kept, empty if the bound needs none.
         segments: the parts whose factors make up the bound, from the inputs to the outputs; empty for a method without any.
         proof: the numbers that prove the bound, where it needs some.
+        interrupted: whether its search was ended before its work was used up.
     """
 
     name: str
@@ -90,6 +91,7 @@ class NetworkBound:
     certificate: str = ""
     segments: tuple[SegmentFactor, ...] = ()
     proof: Certificate | None = field(default=None, compare=False)
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from lipaudit.files import write_whole
 from lipaudit.records.codec import decode, encode
 from lipaudit.records.document import check_kind, parse
 from lipaudit.records.rendering import render, render_for_file
-from lipaudit.records.report import ModelRecord
+from lipaudit.records.settings import ModelRecord
 
 SCHEMA_VERSION = "1.0"
 _KIND = "certification"

@@ -17,7 +17,7 @@ from lipaudit.records.codec import FigureKeys, decode, encode
 from lipaudit.records.document import check_kind, parse
 from lipaudit.records.figure import CERTIFIED, Figure, log10_of, value_of
 from lipaudit.records.rendering import render
-from lipaudit.records.report import ModelRecord
+from lipaudit.records.settings import ModelRecord
 
 SCHEMA_VERSION = "1.0"
 _KIND = "comparison"

@@ -16,8 +16,9 @@ from lipaudit.records.codec import decode, encode
 from lipaudit.records.contradictions import ContradictionError, Part, part_contradiction
 from lipaudit.records.document import check_kind, parse
 from lipaudit.records.rendering import render
-from lipaudit.records.report import DomainRecord, LayerRecord, ModelRecord, NetworkRecord, SettingsRecord
+from lipaudit.records.report import DomainRecord, LayerRecord, NetworkRecord
 from lipaudit.records.schema import upgrade_network
+from lipaudit.records.settings import ModelRecord, SettingsRecord
 
 LOST, GAINED, STATUS, MISSING = "lost", "gained", "status", "missing"
 GREW, SHRANK, WITHIN = "grew", "shrank", "within brackets"

@@ -13,10 +13,12 @@ from lipaudit.errors import UsageError
 from lipaudit.files import write_whole
 from lipaudit.records.codec import FigureKeys, decode, encode
 from lipaudit.records.contradictions import ContradictionError, contradiction
-from lipaudit.records.document import check_version, is_ours, parse
+from lipaudit.records.document import parse
 from lipaudit.records.figure import EMPIRICAL, Figure, WithFigure, WithPixelFigure, log10_of, value_of
+from lipaudit.records.identity import check_identity
 from lipaudit.records.rendering import render, render_for_file
-from lipaudit.records.schema import SCHEMA_ID, SCHEMA_IDS, SCHEMA_VERSION, upgrade
+from lipaudit.records.schema import SCHEMA_ID, SCHEMA_VERSION, upgrade
+from lipaudit.records.settings import ModelRecord, SettingsRecord
 
 if TYPE_CHECKING:
     import pandas
@@ -141,7 +143,7 @@ class BoundRecord(WithFigure):
     ``status`` is as for the network, or ``not applicable`` where ``reason`` says why the method has no bound of this network. ``note`` is
     a remark, ``certificate`` says where the numbers are kept that prove the bound, empty where it needs none. ``segments`` are the parts
     whose factors make up the bound, from the inputs to the outputs; empty for a method without any. ``certificate_sha256`` is the hash of
-    the file that is the certificate.
+    the file that is the certificate, ``interrupted`` whether the search was ended before its work was used up.
     """
 
     name: str
@@ -152,6 +154,7 @@ class BoundRecord(WithFigure):
     certificate: str = ""
     segments: tuple[SegmentRecord, ...] = ()
     certificate_sha256: str | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,77 +253,6 @@ class NetworkRecord(WithPixelFigure):
 
 
 Record: TypeAlias = LayerRecord | NetworkRecord | DomainRecord
-
-
-@dataclass(frozen=True)
-class ModelRecord:
-    """Which model this is. ``state_dict_sha256`` is None in a report of the structure alone."""
-
-    spec: str
-    source: str
-    weights: str
-    input_shape: tuple[int, ...]
-    num_parameters: int
-    state_dict_sha256: str | None
-    file_sha256: str | None = None
-    input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    unused_parameters: tuple[str, ...] = ()
-    preprocessing: dict[str, tuple[float, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class HeldInput:
-    """The value that an input is held at: a constant of the audit.
-
-    ``value`` is the number where every entry is that number, or nested lists of up to 16 entries; anything longer has the ``sha256`` of
-    its bytes instead. ``dtype`` is a type of tensors, or of Python: ``int``, ``float``, ``bool``, ``str``, ``none`` (which has no value).
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    value: Any = None
-    sha256: str | None = None
-
-
-@dataclass(frozen=True)
-class SettingsRecord:
-    """Everything that the figures depend on beside the model.
-
-    ``around`` (None for a tensor given in Python) and ``radius`` are those of the domain ``ball``, as the user gave them;
-    ``radius_in`` says in what the radius counts: ``pixels`` in [0, 1], or the network's own ``input``; ``radius_norm`` in which norm,
-    ``l2`` where it is not said. ``centres`` is the number of balls where ``around`` names several centres, None for one.
-
-    ``effort`` is that of the search for a bound below the product of layer norms (``none``: there was no search), ``warm_start_sha256``
-    the hash of the certificate that it started from, None where it started anew.
-
-    ``structure`` marks a report without figures: no norms were computed, and ``status`` is the answer.
-
-    ``method`` is how the norms of weights were found: ``gram``, or a published method with the ``iterations`` (or samples) that it
-    took, None where it has none.
-
-    ``freeze_random`` is the seed at which random numbers are held that the network draws while it computes its weights.
-
-    ``fixed`` are the inputs that are held at a value, by name: the figures are those of the network as a function of the others.
-    """
-
-    norm: str = "l2"
-    method: str = "gram"
-    tolerance: float = 1e-3
-    domain: str = "global"
-    dtype: str = "float64"
-    device: str = "cpu"
-    seed: int = 0
-    effort: str = "none"
-    warm_start_sha256: str | None = None
-    structure: bool = False
-    around: str | None = None
-    radius: float | None = None
-    radius_in: str | None = None
-    radius_norm: str | None = None
-    centres: int | None = None
-    iterations: int | None = None
-    freeze_random: int | None = None
-    fixed: dict[str, HeldInput] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -438,43 +370,11 @@ class AuditReport:
     @classmethod
     def from_document(cls, document: Any) -> AuditReport:
         """The report that a parsed JSON document describes; errors as for :meth:`from_json`."""
-        _check_identity(document)
+        check_identity(document)
         problem = contradiction(document)
         if problem:
             raise ContradictionError("report", problem)
         return decode(cls, {**upgrade(document), "tool_version": document["tool"].get("version")}, "report")
-
-
-# what else lipaudit writes as JSON, by its kind
-_OTHERS = {
-    "certification": "a certification of images, no report of an audit: read it with Certification.from_json",
-    "comparison": "a comparison of methods, no report of an audit: read it with Comparison.from_json",
-    "diff": "a diff of two reports, no report of an audit: read it with ReportDiff.from_json",
-    "fleet": "the first line of a fleet's record, no report of an audit: `lipaudit export` and `lipaudit diff` read the whole record",
-    "fleet summary": "the summary of a fleet, which has no reports: use the record of the fleet (-o FILE.jsonl)",
-}
-
-
-def _check_identity(document: Any) -> None:
-    if isinstance(document, dict) and document.get("$id") in SCHEMA_IDS:
-        raise UsageError(
-            "this JSON is the schema of reports, no report: use a file written by `lipaudit --format json`"
-        )
-    if isinstance(document, list) and any(map(is_ours, document)):
-        raise UsageError(
-            f"this JSON holds several reports, an array of {len(document)}: take one of its entries, "
-            "AuditReport.from_json(json.dumps(entries[0]))"
-        )
-    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
-        raise UsageError(
-            "this JSON is no lipaudit report: it has no schema_version; use a file written by `lipaudit --format json`"
-        )
-    if not is_ours(document):
-        raise UsageError("this JSON is no lipaudit report: its tool.name is not lipaudit")
-    kind = document.get("kind")
-    if isinstance(kind, str) and kind in _OTHERS:
-        raise UsageError(f"this JSON is {_OTHERS[kind]}")
-    check_version(document["schema_version"], SCHEMA_VERSION, "report")
 
 
 def _sorted(value: Any) -> Any:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from lipaudit.escaping import printable
 from lipaudit.records.figure import ESTIMATE, Figure
-from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, ModelRecord, NetworkRecord
+from lipaudit.records.report import PRODUCT, AuditReport, DomainRecord, NetworkRecord
+from lipaudit.records.settings import ModelRecord
 from lipaudit.text.advice import UNINFORMATIVE, causes
 from lipaudit.text.balls import balls_text
 from lipaudit.text.domain import finite_elsewhere, held, is_not_lowered_by_its_ball, pixels_are_the_input, place

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lipaudit.escaping import printable
-from lipaudit.records.report import AuditReport, DomainRecord, SettingsRecord
+from lipaudit.records.report import AuditReport, DomainRecord
+from lipaudit.records.settings import SettingsRecord
 from lipaudit.text.held_inputs import shown
 from lipaudit.text.numbers import shape_text
 
@@ -56,7 +57,7 @@ def described(report: AuditReport) -> str:
 def held(settings: SettingsRecord) -> str:
     """The inputs that are held at a value, and at which; the first few of them.
 
-    >>> from lipaudit.records.report import HeldInput
+    >>> from lipaudit.records.settings import HeldInput
     >>> held(SettingsRecord(fixed={"rate": HeldInput((), "int", 16000)}))
     'rate held at 16000'
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lipaudit.records.report import HeldInput
+from lipaudit.records.settings import HeldInput
 
 
 def shown(held: HeldInput | None) -> str:

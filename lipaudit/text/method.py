@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lipaudit.records.report import AuditReport, LayerRecord, NetworkRecord, SettingsRecord
+from lipaudit.records.report import AuditReport, LayerRecord, NetworkRecord
+from lipaudit.records.settings import SettingsRecord
 from lipaudit.text.published_methods import method_entries
 
 _BY_NORM = ("convolution", "dense")  # rules whose constant is a norm that the method finds

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lipaudit.escaping import printable
-from lipaudit.records.report import AuditReport, DomainRecord, ModelRecord, NetworkRecord, OutputRecord, SegmentRecord
+from lipaudit.records.report import AuditReport, DomainRecord, NetworkRecord, OutputRecord, SegmentRecord
+from lipaudit.records.settings import ModelRecord
 from lipaudit.records.stretching import stretching
 from lipaudit.text.advice import advice
 from lipaudit.text.balls import balls_text

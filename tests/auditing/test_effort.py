@@ -15,9 +15,9 @@ import lipaudit
 from lipaudit.auditing.diff_scope import IncomparableError
 from lipaudit.auditing.request import AuditOptions, AuditRequest
 from lipaudit.auditing.run import run_audit
-from lipaudit.auditing.values import DEFAULT_EFFORT, EFFORTS
 from lipaudit.cli import main
 from lipaudit.gates.report import gate_problem
+from lipaudit.network.efforts import DEFAULT_EFFORT, EFFORTS
 from lipaudit.network.forms import bound as forms
 from lipaudit.network.forms.tighten import Tightened
 from lipaudit.network.forms.watch import Watch
@@ -156,6 +156,9 @@ def test_a_diff_says_that_a_search_was_interrupted() -> None:
     request = AuditRequest(model=mlp(4, 8, 8, 3), input_shape=(1, 4))
     whole, interrupted = run_audit(request), run_audit(request, watch=Ended())
     assert whole.network.log10 < interrupted.network.log10
+    read = lipaudit.AuditReport.from_json(interrupted.to_json())
+    assert [bound.interrupted for bound in read.network.bounds if bound.name == "forms"] == [True]
+    assert not any(bound.interrupted for bound in whole.network.bounds)
     (note,) = (note for note in lipaudit.diff(interrupted, whole).notes if "interrupted" in note)
     assert note.startswith("The search for a tighter bound was interrupted before: ")
     assert not any("interrupted" in note for note in lipaudit.diff(whole, whole).notes)

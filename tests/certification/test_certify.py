@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 import lipaudit
-from lipaudit.auditing.values import EFFORTS
 from lipaudit.certification import constants, local
 from lipaudit.certification.constants import PairBound, PairConstants
 from lipaudit.errors import GraphError, UsageError
 from lipaudit.errors.certification import NoDecisionError
 from lipaudit.formats.certification import answer_lines, share_cells, spread
 from lipaudit.graph.node import Graph
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.records.certification import RadiusRecord
 from sample_models.data import load_classes
 

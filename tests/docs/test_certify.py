@@ -19,7 +19,7 @@ PAGE = DOCS / "certify.md"
 @pytest.fixture(autouse=True)
 def _without_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search for tighter bounds, which takes most of the time, changes figures, and no words."""
-    monkeypatch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+    monkeypatch.setattr("lipaudit.auditing.request.DEFAULT_EFFORT", "none")
 
 
 def words(text: str) -> list[list[str]]:

@@ -181,7 +181,7 @@ def test_commands_run(page: str, found: list[Command], folder: Path, monkeypatch
             if not re.search(
                 "--(certificate|warm-start)", command.text
             ):  # what the search finds, the tests of other pages compare
-                patch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+                patch.setattr("lipaudit.auditing.request.DEFAULT_EFFORT", "none")
             done = run_line(command, folder)
         assert done.code == command.code, f"{page}: {command.text} ended with {done.code}:\n{done.out}\n{done.err}"
         assert "Traceback" not in done.err

@@ -46,7 +46,7 @@ def test_the_commands_with_a_list_audit_it(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("lipaudit.fleet.local.run_local", ran)
-    monkeypatch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+    monkeypatch.setattr("lipaudit.auditing.request.DEFAULT_EFFORT", "none")
     (command,) = (line for line in COMMANDS if "--models-from models.txt --jobs 4" in line)
     assert main(shlex.split(command)[1:]) == 0
     out, _ = capsys.readouterr()

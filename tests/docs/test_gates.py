@@ -17,7 +17,7 @@ GATES, EXPORTS = ROOT / "docs" / "gates.md", ROOT / "docs" / "exports.md"
 
 
 def test_the_commands_of_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipaudit.auditing.values.DEFAULT_EFFORT", "none")
+    monkeypatch.setattr("lipaudit.auditing.request.DEFAULT_EFFORT", "none")
     copy_of_the_samples(tmp_path)
     (table,) = blocks(GATES, "toml")
     (tmp_path / "pyproject.toml").write_text(table, encoding="utf-8")

@@ -37,7 +37,8 @@ from lipaudit.gates.report import Gates
 from lipaudit.records.comparison import Comparison
 from lipaudit.records.diff import ReportDiff
 from lipaudit.records.failure import Failure
-from lipaudit.records.report import AuditReport, SettingsRecord
+from lipaudit.records.report import AuditReport
+from lipaudit.records.settings import SettingsRecord
 from tests.formats.test_comparison import comparison as a_comparison
 from tests.formats.test_comparison import figure, layer, method
 from tests.records import (

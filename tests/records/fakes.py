@@ -9,15 +9,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from lipaudit.records.codec import encode
 from lipaudit.records.figure import CERTIFIED, ESTIMATE, NUMERICAL, Figure
-from lipaudit.records.report import (
-    AuditReport,
-    DomainRecord,
-    LayerRecord,
-    ModelRecord,
-    NetworkRecord,
-    OutputRecord,
-    SettingsRecord,
-)
+from lipaudit.records.report import AuditReport, DomainRecord, LayerRecord, NetworkRecord, OutputRecord
+from lipaudit.records.settings import ModelRecord, SettingsRecord
 
 R = TypeVar("R")
 

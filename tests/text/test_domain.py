@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lipaudit.records.report import AuditReport, SettingsRecord
+from lipaudit.records.report import AuditReport
+from lipaudit.records.settings import SettingsRecord
 from lipaudit.text.domain import described, estimated_elsewhere, finite_elsewhere, may_be_finite_on_images, place
 from tests.records import (
     fakes,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lipaudit.records.report import AuditReport, ModelRecord
+from lipaudit.records.report import AuditReport
+from lipaudit.records.settings import ModelRecord
 from lipaudit.text.domain import described
 from lipaudit.text.held_inputs import shown
 from lipaudit.text.numbers import shape_text

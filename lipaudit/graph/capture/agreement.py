@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import GraphError
+from lipaudit.errors.reason import typed_reason_of
 from lipaudit.graph.capture.isolation import on_copies, set_seed
 from lipaudit.graph.capture.meta_tensors import has_values
 from lipaudit.graph.capture.rounding_noise import FACTOR, Change, perturbations
@@ -62,8 +63,7 @@ def disagreement(
         except Exception as error:
             if not _runs(graph, sample):
                 continue  # not a function of such inputs (a singular matrix)
-            reason = (str(error).strip().splitlines() or ["no message"])[0]
-            return f"the module itself does not run on {sample.name}: {type(error).__name__}: {reason}"
+            return f"the module itself does not run on {sample.name}: {typed_reason_of(error)}"
         known = dict(zip(graph.output_names, graph.outputs, strict=True))
         if missing := sorted(set(known) - set(returned)):
             return f"the module called on {sample.name} returns no tensor at {', '.join(missing)}, which its export returns"

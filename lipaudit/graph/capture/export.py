@@ -22,6 +22,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from lipaudit.errors import CaptureError, GraphError, NoTensorError, is_out_of_memory
+from lipaudit.errors.reason import typed_reason_of
 from lipaudit.graph.arguments import bind
 from lipaudit.graph.capture.agreement import disagreement
 from lipaudit.graph.capture.first_call import called_once
@@ -93,10 +94,8 @@ def _capture(
         program, sizes = trace(module, inputs, numbers, as_called, freeze)
     except Exception as error:
         shapes = ", ".join(f"{name}: {tuple(x.shape)}" for name, x in inputs.items())
-        reason = str(error).strip().splitlines()
         raise CaptureError(
-            f"the network cannot be captured on inputs {shapes}: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no message'}; {_advice(error)}"
+            f"the network cannot be captured on inputs {shapes}: {typed_reason_of(error)}; {_advice(error)}"
         ) from error
     with torch.no_grad():
         as_run = _Reader(program, tuple(inputs), numbers, False, freeze is not None, computed)
@@ -127,9 +126,8 @@ def _advice(error: Exception) -> str:
 
 def _refused(target: torch._ops.OpOverload, error: Exception) -> str:
     """Why an operation cannot run on constants, which export takes for tensors of any value."""
-    reason = (str(error).strip().splitlines() or ["no message"])[0]
     return (
-        f"the network itself fails at {target}, whatever its input: {type(error).__name__}: {reason}; check the values of inputs that are "
+        f"the network itself fails at {target}, whatever its input: {typed_reason_of(error)}; check the values of inputs that are "
         f"held ({spell('fix')}: token ids within the vocabulary) and the input sizes ({spell('input_shape')}: a sequence no longer than "
         "its positions)"
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from lipaudit.network.bound import NotApplicable, Problem, Result
+from lipaudit.network.efforts import EFFORTS
 from lipaudit.network.forms.attained import is_attained
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.elimination import InfeasibleError
@@ -24,10 +25,10 @@ from lipaudit.network.forms.warm_start import WarmStart, warm_start
 _FIRST, _LEAST_EVALUATIONS = 0.25, 30
 # What those looks and the proof take, and as much again, in evaluations of all frequencies.
 _EVALUATIONS = 6.0
-STAGES = (5e10, 5e11)
+STAGES = tuple(work for work in EFFORTS.values() if work)
 """Operations of the searches that come before one with more, which is then never worse than these: those of the lesser efforts."""
 # A search with so few operations takes seconds on one thread, and finds the same on every number of threads.
-_ON_ONE_THREAD = STAGES[0]
+_ON_ONE_THREAD = EFFORTS["quick"]
 
 
 def quadratic_forms(problem: Problem) -> Result:

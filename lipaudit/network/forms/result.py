@@ -59,7 +59,8 @@ def bound_by_forms(
         name: value if value.log_upper < each.log_upper else each for name, each in problem.propagation.outputs.items()
     }
     segments = tuple(_segments(parts, terms, problem.propagation))
-    return NetworkBound(NAME, value, outputs, note, segments=segments, proof=proof)
+    interrupted = bool(problem.watch.interruption)
+    return NetworkBound(NAME, value, outputs, note, segments=segments, proof=proof, interrupted=interrupted)
 
 
 def _segments(parts: Sequence[Part], terms: Sequence[float], propagation: Propagation) -> Iterator[SegmentFactor]:

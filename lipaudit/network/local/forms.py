@@ -46,4 +46,4 @@ def forms_on_domain(problem: Problem) -> Result:
     outputs = dict.fromkeys(problem.graph.outputs, value)
     sizes = f"{tightened.chain.unknowns} multipliers, {tightened.evaluations} evaluations"
     note = "; ".join(filter(None, (sizes, f"{problem.work:g} operations allowed", problem.watch.interruption)))
-    return NetworkBound(NAME, value, outputs, note=note)
+    return NetworkBound(NAME, value, outputs, note=note, interrupted=bool(problem.watch.interruption))
