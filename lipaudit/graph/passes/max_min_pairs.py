@@ -163,9 +163,14 @@ def _extreme(part: Argument, producers: Mapping[str, Node], same: Mapping[str, s
         if not isinstance(first, Ref) or not isinstance(second, Ref) or {first.info, second.info} != {part.info}:
             return None
         return _Extreme(sign, tuple(sorted((same[first.name], same[second.name]))), first, second)
-    if node.op == "getitem" and node["index"] == 0:
-        node = producers[node.refs[0].name]
-    source, along = node.get("self"), _ALONG.get(node.op)
+    along = None
+    if node.op == "getitem":
+        place, node = node["index"], producers[node.refs[0].name]
+        if node.op == "aten.aminmax.default":
+            along = _SMALLER if place == 0 else _LARGER
+        elif place != 0:
+            return None
+    source, along = node.get("self"), along or _ALONG.get(node.op)
     if along is None or not isinstance(source, Ref) or source.info.dtype is not part.info.dtype:
         return None
     dims = node["dim"] if isinstance(node["dim"], tuple) else (node["dim"],)

@@ -38,9 +38,8 @@ def matcher(index: GraphIndex) -> Matcher:
         if pairs.op != ORDERED_PAIRS:
             return OTHER_OPERATION
         before = _chain(index, pairs, lambda n: n.op in VIEWS or _copies(n))[:-1]
-        if not any(_copies(each) for each in before):
-            return _NO_COPY
-        return _in_order(index, node, before, pairs, after)
+        first = next((place for place, each in enumerate(before) if _copies(each)), None)
+        return _NO_COPY if first is None else _in_order(index, node, before[first:], pairs, after)
 
     return match
 

@@ -47,12 +47,17 @@ def _selected(index: GraphIndex, node: Node, join: Join, same: Mapping[str, str]
     """Every run of pieces of one tensor as a selection of its entries."""
     pieces = [piece_of(part, index.producers) if isinstance(part, Ref) else None for part in join.parts]
 
-    def kind(position: int) -> tuple[object, ...]:
-        """Equal for pieces that can be selected together; unlike everything else for what is no piece."""
-        piece = pieces[position]
-        if piece is None or piece.is_whole or math.prod(piece.source.info.shape) == 0:
-            return (position,)
+    def selected(piece: Piece) -> tuple[object, ...]:
         return (same[piece.source.name], piece.axes)
+
+    cut = {selected(piece) for piece in pieces if piece is not None and not piece.is_whole}
+
+    def kind(position: int) -> tuple[object, ...]:
+        """Equal for pieces that can be selected together; unlike everything else for what is no piece, or a whole tensor without any."""
+        piece = pieces[position]
+        if piece is None or math.prod(piece.source.info.shape) == 0 or (piece.is_whole and selected(piece) not in cut):
+            return (position,)
+        return selected(piece)
 
     runs = [list(run) for _, run in groupby(range(len(pieces)), key=kind)]
     if all(len(run) == 1 for run in runs):

@@ -43,6 +43,7 @@ from lipaudit.graph.passes import (
     roll,
     sector_pairs,
     softmax,
+    sorted_gathers,
 )
 from lipaudit.graph.passes.constant_shifts import drop_shifts
 from lipaudit.graph.passes.identities import drop_identities
@@ -108,6 +109,7 @@ PASSES = (
     Pass.of_patterns("filters by frequency", "irfft(M_w rfft(x)_w)", _VALUE, fourier_filters.matcher),
     Pass.of_patterns("hypot of one tensor", "hypot(a, b) = sqrt(a^2 + b^2)", _VALUE, power_means.hypot_matcher),
     Pass.of_patterns("power means", "(A |u|^p + e)^(1/p)", _VALUE, power_means.matcher),
+    Pass.of_patterns("sorted gathers", "gather(x, argsort(x)) = sort(x)", _VALUE, sorted_gathers.matcher),
     Pass.of_patterns("choices by comparison", "where(a > b, a, b) = max(a, b)", _VALUE, max_min_pairs.choice_matcher),
     Pass.of_patterns(
         "ordered pairs", "cat(max(a, b), min(a, b)) sorts pairs of cat(a, b)", _VALUE, max_min_pairs.matcher

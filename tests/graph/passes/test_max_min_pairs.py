@@ -65,6 +65,8 @@ ORDERED: dict[str, Map] = {
     "axes kept": lambda x: cat([pairs(x).amax(2, keepdim=True), pairs(x).amin(2, keepdim=True)], 2),
     "axes kept, joined along another": lambda x: cat([pairs(x).amax(2, True), pairs(x).amin(2, True)], 3),
     "max over an axis": lambda x: cat([pairs(x).max(2)[0], pairs(x).min(2)[0]], 1),
+    "aminmax": lambda x: torch.stack(torch.aminmax(pairs(x), dim=2), 2).reshape(x.shape),
+    "aminmax, the larger first": lambda x: cat(torch.aminmax(pairs(x), dim=2, keepdim=True)[::-1], 2),
     "every other entry": lambda x: cat([larger(x[:, ::2], x[:, 1::2]), smaller(x[:, ::2], x[:, 1::2])], 1),
     "other axis": lambda x: cat([larger(*x.chunk(2, 2)), smaller(*x.chunk(2, 2))], 1),
     "unbound": lambda x: cat([larger(*pairs(x).unbind(2)), smaller(*pairs(x).unbind(2))], 2),
@@ -85,6 +87,11 @@ OTHER: dict[str, tuple[Map, float]] = {
     "all and a pair": (lambda x: thirds(x, "x", "ab", "AB"), math.sqrt(2)),
     "of shifted parts": (lambda x: maxmin(cat([x[:, :4], x[:, 2:]], 1)), math.sqrt(2)),
     "scaled": (lambda x: maxmin(x, larger, lambda a, b: 2 * smaller(a, b)), 2.0),
+    "the smaller of aminmax twice": (lambda x: cat([torch.aminmax(pairs(x), dim=2)[0]] * 2, 1), math.sqrt(2)),
+    "aminmax of other tensors": (
+        lambda x: cat([torch.aminmax(pairs(x), dim=2)[0], torch.aminmax(pairs(2 * x), dim=2)[1]], 1), 2.0
+    ),
+    "aminmax over three": (lambda x: cat(torch.aminmax(x.reshape(1, 2, 3, 4), dim=2), 1), 1.0),
     "negated": (lambda x: maxmin(x, larger, lambda a, b: smaller(-a, b)), math.sqrt(2)),
     "broadcast": (lambda x: cat([larger(x, x[:, :1]), smaller(x, x[:, :1])], 1), math.sqrt(6)),
     "cut after ordering": (lambda x: cat([larger(*halves(x))[:, :2], smaller(*halves(x))], 1), 1.0),

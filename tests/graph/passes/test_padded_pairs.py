@@ -35,10 +35,13 @@ def replicated(x: torch.Tensor) -> torch.Tensor:
 
 ONCE: dict[str, Function] = {
     "pairs": lambda x: ordered(replicated(x))[:, :-1],
+    "a joined copy": lambda x: ordered(torch.cat([x, x[:, -1:]], 1))[:, :-1],
+    "a joined copy of a view": lambda x: ordered(torch.cat([(y := x.view(1, 5, 2, 3)), y[:, 4:5]], 1))[:, :-1],
     "halves of channels in another order": lambda x: halves(x.index_select(1, torch.tensor([0, 1, 2, 3, 4, 2])))[:, :5],
 }
 OTHERS: dict[str, Function] = {
     "the copy stays": lambda x: ordered(replicated(x)),
+    "a joined copy of the first": lambda x: ordered(torch.cat([x, x[:, :1]], 1))[:, :-1],
     "half a pair is cut": lambda x: ordered(replicated(x))[:, :-2],
     "a copy beside another channel": lambda x: halves(replicated(x))[:, :5],
     "along pixels": lambda x: ordered(functional.pad(x, (0, 0, 0, 0, 0, 1), mode="replicate"))[:, :, 1:],

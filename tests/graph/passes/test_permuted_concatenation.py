@@ -19,6 +19,9 @@ cat, stack = torch.cat, torch.stack
 # The join and its constant.
 JOINS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "the tensor itself": (lambda x: cat([x[:, :2], x[:, 2:]], 1), 1),
+    "the tensor and its last entry": (lambda x: cat([x, x[:, -1:]], 1), math.sqrt(2)),
+    "the tensor and two pieces": (lambda x: cat([x[:, :2], x, x[:, 1:3]], 1), math.sqrt(3)),
+    "the tensor twice": (lambda x: cat([x, x], 1), math.sqrt(2)),
     "parts of a split": (lambda x: cat(x.split([1, 2, 3], 1), 1), 1),
     "parts in another order": (lambda x: cat([x.chunk(3, 1)[i] for i in (2, 0, 1)], 1), 1),
     "some parts": (lambda x: cat([x.chunk(3, 1)[i] for i in (2, 0)], 1), 1),

@@ -116,6 +116,10 @@ ALMOST: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "power means": (lambda x: (x.square().sum(-1) - 1).sqrt(), "the root is not taken of a sum of powers"),
     "activations": (lambda x: x * x.sin(), "no polynomial in x and in one function of x"),
     "element-wise functions": (lambda x: x.sin() + x[:, :1], "no tensor before it has a finite slope"),
+    "sorted gathers": (
+        lambda x: x.gather(0, x.sin().argsort(0)),
+        "the places are those of another tensor, or along another axis",
+    ),
     "choices by comparison": (lambda x: torch.where(x > x.sin(), x, x.cos()), "what is chosen is not what is compared"),
     "ordered pairs": (lambda x: torch.cat([x, x.sin()]), "the parts do not hold the larger and the smaller"),
     "pairs on sectors": (lambda x: torch.cat([x, x.sin()]), "nothing is chosen"),
