@@ -6,8 +6,10 @@ import math
 
 import torch
 
+from lipaudit.graph.aliases import canonical
 from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTION, CONVOLUTIONS, DENSE, SCALE
-from lipaudit.graph.node import Constant, Node, Ref
+from lipaudit.graph.node import Constant, Node, Ref, parts
+from lipaudit.graph.ops import aten
 from lipaudit.network.entrywise import returns_its_operand
 
 _PRODUCTS = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"}
@@ -19,6 +21,18 @@ MATRIX_PRODUCTS = {
     "aten.linear.default",
 }
 """Products of a matrix and another one, or a vector."""
+RESIZES = {
+    f"aten.{name}{kind}"
+    for name in (
+        *(f"{exact}nearest{exactly}{d}d" for exact, exactly in (("upsample_", ""), ("_upsample_", "_exact")) for d in (1, 2, 3)),
+        "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+    )
+    for kind in (".default", ".vec")
+}  # fmt: skip
+"""Interpolations to another resolution."""
+SAMPLERS = set(aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"))
+"""Interpolations at the places of a grid."""
 # linear in all data-dependent operands together
 _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
     f"aten.{name}" for name in (
@@ -31,12 +45,24 @@ _LINEAR = {CONVOLUTION, DENSE, SCALE, "getitem"} | {
         "mean.default", "mean.dim", "sum.default", "sum.dim_IntList", "cumsum.default",
         "avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default",
         "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
-        "upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_bilinear2d.vec", "upsample_bicubic2d.vec",
         "pixel_shuffle.default", "pixel_unshuffle.default", "channel_shuffle.default", "roll.default", "flip.default",
-        "constant_pad_nd.default", "pad.default", "reflection_pad1d.default", "reflection_pad2d.default",
-        "replication_pad1d.default", "replication_pad2d.default", "expand.default", "repeat.default", "tile.default",
+        "constant_pad_nd.default", "pad.default", "reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default",
+        "replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default",
+        "expand.default", "repeat.default", "tile.default", "repeat_interleave.self_int", "repeat_interleave.self_Tensor",
+        "unfold.default", "im2col.default", "col2im.default", "index.Tensor", "gather.default", "take_along_dim.default",
+        "diagonal.default", "diag_embed.default", "tril.default", "triu.default",
+        "rot90.default", "fft_fftshift.default", "fft_ifftshift.default",
+        "hstack.default", "vstack.default", "slice_scatter.default", "select_scatter.default", "diagonal_scatter.default",
+        "scatter.src", "scatter.value", "scatter_add.default", "index_add.default", "masked_scatter.default", "index_put.default",
+        "lerp.Scalar",
     )
-}  # fmt: skip
+} | RESIZES  # fmt: skip
+# linear in the operands that are named, where the others are constant
+_LINEAR_IN = {
+    "aten.where.self": {"self", "other"},
+    "aten.masked_fill.Tensor": {"self", "value"},
+    "aten.addcdiv.default": {"self", "tensor1"},
+}
 
 
 def is_linear(node: Node) -> bool:
@@ -44,18 +70,30 @@ def is_linear(node: Node) -> bool:
 
     Biases and other constants among the operands shift values, not differences.
     """
-    refs = node.refs
+    node, refs = canonical(node), node.refs
     if not refs or not all(o.dtype.is_floating_point for o in node.outputs):
         return False
     if not all(ref.info.dtype.is_floating_point for ref in refs):
         return False
     if node.op in _LINEAR or returns_its_operand(node):
-        return True
+        return not node.get("sparse_grad")
+    if node.op == "aten.addcmul.default":
+        return _reads_only(node, {"self", "tensor1"}) or _reads_only(node, {"self", "tensor2"})
+    if node.op in _LINEAR_IN:
+        return _reads_only(node, _LINEAR_IN[node.op])
     if node.op in _PRODUCTS:
         other = node["other"] if isinstance(node["self"], Ref) else node["self"]
         divides_by_data = node.op.startswith("aten.div") and isinstance(node["other"], Ref)
         return len(refs) == 1 and not divides_by_data and node.get("rounding_mode") is None and _is_finite(other)
     return node.op in MATRIX_PRODUCTS and len(refs) == 1
+
+
+def _reads_only(node: Node, keys: set[str]) -> bool:
+    """Whether all data-dependent operands are among these arguments, and all constants are finite."""
+    rest = tuple(argument for key, argument in node.arguments.items() if key not in keys)
+    numbers = [argument for argument in node.arguments.values() if isinstance(argument, float)]
+    constants = parts(tuple(node.arguments.values()), Constant)
+    return not list(parts(rest, Ref)) and all(map(_is_finite, (*numbers, *constants)))
 
 
 def _is_finite(value: object) -> bool:
@@ -71,6 +109,8 @@ def is_affine(node: Node) -> bool:
             return all(ref.info.dtype.is_floating_point for ref in node.refs)
         if node.op in BATCH_NORMS:
             return not node.get("training") and len(node.outputs) == 1
+    if node.op in SAMPLERS:
+        return _reads_only(node, {"input"}) and node.output.dtype.is_floating_point
     if node.op == "aten.einsum.default":
         return len(node.refs) == 1 and node.output.dtype.is_floating_point
     return is_linear(node)

@@ -31,9 +31,9 @@ from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.evaluate import Value, evaluate
 from lipaudit.graph.linear import BATCH_NORMS, CONVOLUTIONS
 from lipaudit.graph.node import Argument, Constant, Node, Ref, parts
-from lipaudit.graph.ops import MAXIMA, MINIMA, MOVEMENT, SOFTMAX, SUMS, aten
+from lipaudit.graph.ops import CHOICES, MAXIMA, MINIMA, MOVEMENT, SOFTMAX, SUMS, aten
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
-from lipaudit.network.affine import MATRIX_PRODUCTS, is_affine
+from lipaudit.network.affine import MATRIX_PRODUCTS, RESIZES, SAMPLERS, is_affine
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.entry_slopes import is_entrywise, value_ranges
 from lipaudit.spectral.rounding import gamma
@@ -110,7 +110,7 @@ def affine_error(node: Node, values: Mapping[str, Value], errors: Errors, value:
         elif isinstance(own, torch.Tensor) and isinstance(error, torch.Tensor):
             moved[ref.name] = _size(own) + error / rate
     with torch.no_grad():
-        sizes = _sizes(canonical(node), moved)
+        sizes = _sizes(node if node.op in CHOICES else canonical(node), moved)
     if isinstance(value, tuple):
         return tuple(_known(v, rate * s) for v, s in zip(value, sizes, strict=True))
     assert isinstance(sizes, torch.Tensor)
@@ -126,6 +126,12 @@ def entrywise_error(node: Node, centre: torch.Tensor, value: torch.Tensor, const
     else:
         away = torch.zeros_like(value)
     return _known(value, away + gamma(_FUNCTION) * (constant * _size(centre) + _size(value)))
+
+
+def errors_need_no_constants(node: Node) -> bool:
+    """Whether the errors of a node follow from values alone."""
+    node = canonical(node)
+    return node.op in _PICKS or node.op == "aten.div.Tensor" or (node.op in _BILINEAR and len(node.refs) == 2)
 
 
 def own_error(
@@ -157,6 +163,9 @@ def passed_error(
     if node.op in _BILINEAR and len(operands) == 2:
         (a, b), (e, f) = map(_size, operands), errors
         return _known(value, _bilinear(node, a, f) + _bilinear(node, e, b) + _bilinear(node, e, f))
+    if node.op == "aten.div.Tensor" and len(operands) == 2:  # a / b - a~ / b~ = (a - a~ + (a~ / b~) (b~ - b)) / b
+        least = (_size(operands[1]) - errors[1]).clamp_min(0.0)
+        return _known(value, ((errors[0] + _size(value) * errors[1]) / least).nan_to_num(nan=math.inf, posinf=math.inf))
     return _known(value, torch.full(value.shape, _lengths(node, errors, factors), dtype=torch.float64))
 
 
@@ -205,12 +214,20 @@ def _sizes(node: Node, moved: Mapping[str, Value]) -> Value:
         return (scales[0] * left + scales[1] * right).expand(node.output.shape)
     if node.op == "aten.neg.default":
         return moved[node.refs[0].name]
-    if "bicubic" in node.op:  # its weights sum up to less than 2 in absolute value
-        return torch.full(node.output.shape, 2 * float(_operand(node.refs[0], moved).max()), dtype=torch.float64)
+    if (
+        node.op in RESIZES | SAMPLERS
+    ):  # weights sum up to less than 2 in absolute value, 4 where bicubic ones are cut off and scaled
+        largest = float(_operand(node.refs[0], moved).max())
+        return torch.full(node.output.shape, (4 if "bicubic2d_aa" in node.op else 2) * largest, dtype=torch.float64)
+    if node.op == "aten.lerp.Scalar":
+        share, (first, second) = node["weight"], (_operand(node[key], moved) for key in ("self", "end"))
+        assert isinstance(share, int | float)
+        return (abs(1 - share) * first + abs(share) * second).expand(node.output.shape)
     arguments = {key: _absolute(key, argument) for key, argument in node.arguments.items()}
     if node.op in BATCH_NORMS and isinstance(mean := arguments["running_mean"], Constant):
         arguments["running_mean"] = replace(mean, value=-mean.value)
-    return evaluate(replace(node, arguments=arguments), moved, torch.float64)
+    sizes = evaluate(replace(node, arguments=arguments), moved, torch.float64)
+    return sizes if isinstance(sizes, tuple) else sizes.abs()  # a divisor of one's own may be negative
 
 
 def _operand(argument: Argument, moved: Mapping[str, Value]) -> torch.Tensor:

@@ -16,7 +16,9 @@ from lipaudit.rules.movement import Move, Movement, Neighbourhood, moved_probabi
 
 # Entries of the tensor that says which entry of a slice may have which rank.
 _LARGEST = 2**23
-_UP = 1 + 2.0**-50
+_UP = 1 + 2.0**-40
+# so large that what is added to sums of squares does not count beside multiples by it
+_MANY = 2.0**60
 
 
 def rows_over(tensor: torch.Tensor, axes: Iterable[int]) -> torch.Tensor:
@@ -100,6 +102,46 @@ def norm_movement(rows: Neighbourhood, shape: tuple[int, ...], centred: bool = F
     length = slice_norms(_centred(rows.centre, centred), (-1,)).squeeze(-1)
     moved = torch.where(radius < length, 2 * radius / (2 * length - radius), 2.0).clamp_max(2.0) / divisor
     return _reduced(moved, rows, moved * radius, shape)
+
+
+def power_mean_movement(
+    mean: Callable[..., torch.Tensor], operands: Sequence[Neighbourhood], factors: Sequence[float]
+) -> Movement | None:
+    """y_j = sqrt(max(sum_i A_ji u_i^2 + e, m)) with A >= 0, e >= 0, m >= 0: entries of pooled or filtered squares.
+
+    y_j is the norm of w = (sqrt(A_ji) u_i, sqrt(e)) where m does not count. With r_j^2 = sum_i A_ji (u_i - c_i)^2 it is at least
+    y_j(c) - r_j, and where that is above y_j(0) >= sqrt(m) the unit vector w / |w| moves by at most 2 r_j / (2 y_j(c) - r_j), as that of
+    any norm. Elsewhere it moves by at most 2. A row d_j of changes becomes d_ji sqrt(A_ji) in the operand u: for |d_j| <= 1 these rows make
+    up a matrix of norm at most the factor f = max_i sqrt(sum_j A_ji), and take gradients g_i to sqrt(sum_i A_ji g_i^2) at most.
+
+    Sums without e and m are what the mean of large multiples tends to: sqrt(max(K^2 s + e, m)) / K >= sqrt(s).
+
+    None where an entry is 0 at the centre, where automatic differentiation has no derivative.
+
+    Args:
+        mean: y of the operands.
+        operands: where they stay.
+        factors: f of each operand.
+    """
+    centre = mean(*(operand.centre for operand in operands))
+    sizes = [t for operand in operands for t in (operand.entries, operand.gradients)]
+    if not bool((centre > 0).all()) or not all(bool(torch.isfinite(t).all()) for t in sizes) or 0.0 in factors:
+        return None
+
+    def sums(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        largest = max(max(float(t.max()) for t in tensors), 1e-200)
+        return mean(*(t / largest * _MANY for t in tensors)) / _MANY * largest * _UP
+
+    nothing = [torch.zeros_like(operand.centre) for operand in operands]
+    radius = sums([operand.entries for operand in operands])
+    smooth = centre - radius > mean(*nothing)
+    moved = torch.where(smooth, 2 * radius / (2 * centre - radius), 2.0).clamp_max(2.0) * _UP
+    moves = []
+    for k, (operand, factor) in enumerate(zip(operands, factors, strict=True)):
+        gains = sums([operand.gradients if i == k else t for i, t in enumerate(nothing)]) / factor
+        moves.append(Move(moved * factor, (), gains * _UP))
+    most = moved * radius * _UP
+    return Movement(tuple(moves), (torch.zeros_like(most), most))
 
 
 def variance_movement(rows: Neighbourhood, shape: tuple[int, ...], divisor: float) -> Movement:

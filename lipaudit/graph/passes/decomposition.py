@@ -30,6 +30,7 @@ from lipaudit.graph.passes.decomposition_rules import DEFINITIONS
 from lipaudit.graph.rewrite import drop_unread
 
 Known: TypeAlias = Callable[[Node], bool]
+Definitions: TypeAlias = Mapping[str, Callable[..., Any]]
 # Definitions within definitions; torch needs four at most.
 _DEEPEST = 8
 # Operations that decide by the values of a tensor.
@@ -46,14 +47,15 @@ class _NoDefinitionError(Exception):
     """An operation has no definition whose pieces all have rules."""
 
 
-def decompose(graph: Graph, known: Known) -> Graph:
+def decompose(graph: Graph, known: Known, definitions: Definitions = DEFINITIONS) -> Graph:
     """The graph with every operation that is not ``known`` replaced by its pieces, where all of them are.
 
-    What follows the constants among the pieces is folded as well. Names of nodes that stay do not change.
+    What follows the constants among the pieces is folded as well. Names of nodes that stay do not change. ``definitions`` of operations
+    come before torch's own.
     """
     if all(node.op in ("input", "getitem") or known(node) for node in graph):
         return graph
-    builder = _Builder(known, {node.name for node in graph})
+    builder = _Builder(known, definitions, {node.name for node in graph})
     for node in graph:
         builder.place(node)
     values = [builder.values[name] for name in graph.outputs]
@@ -78,8 +80,8 @@ class _Several(tuple[Ref, ...]):
 class _Builder:
     """Nodes of the new graph in order, and what stands in it for each node of the old one."""
 
-    def __init__(self, known: Known, taken: set[str]) -> None:
-        self.known = known
+    def __init__(self, known: Known, definitions: Definitions, taken: set[str]) -> None:
+        self.known, self.definitions = known, definitions
         self.nodes: list[Node] = []
         # per node: a Ref, a Constant, a tuple of both (a node with several outputs in pieces), or _Several
         self.values: dict[str, Any] = {}
@@ -126,7 +128,7 @@ class _Builder:
         """What a call gives once it is in pieces: a Ref or Constant, or a tuple of them."""
         if is_constant(target, node.arguments):
             return evaluated(target, dict(node.arguments), _described(node))
-        definition = _definition(target)
+        definition = _definition(target, self.definitions)
         if definition is None or depth > _DEEPEST:
             raise _NoDefinitionError
         decides = torch.Tag.pointwise not in target.tags or len({ref.name for ref in node.refs}) > 1
@@ -182,9 +184,9 @@ def _target(node: Node) -> torch._ops.OpOverload:
     return overload(node.op)
 
 
-def _definition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
+def _definition(target: torch._ops.OpOverload, definitions: Definitions) -> Callable[..., Any] | None:
     """How torch computes an operation by others; None where it has a kernel only."""
-    if (own := DEFINITIONS.get(str(target))) is not None:
+    if (own := definitions.get(str(target))) is not None:
         return own
     if target._can_decompose():
         return target

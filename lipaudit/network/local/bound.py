@@ -93,10 +93,14 @@ def linearise(problem: Problem, chords: bool = False) -> Linearisation:
 
 def _linearised(problem: Problem, chords: bool) -> Linearisation | NotLinearisableError:
     work = max(_WORK, problem.work)
-    try:
-        return Linearisation(problem.extents.graph, problem.domain, problem.propagation, problem.graph, work, chords)
-    except NotLinearisableError as error:
-        return error
+    known: Linearisation | NotLinearisableError
+    for whole in (False, True):  # written as others, operations may take more work, or have no constants
+        try:
+            graphs = problem.extents.graph, problem.domain, problem.propagation, problem.graph
+            return Linearisation(*graphs, work, chords, whole)
+        except NotLinearisableError as error:
+            known = error
+    return known
 
 
 def _value(norm: float) -> Value:

@@ -38,12 +38,13 @@ from collections.abc import Sequence
 
 import torch
 
-from lipaudit.graph.evaluate import Value, can_interpret, evaluate
+from lipaudit.graph.evaluate import Value, can_interpret, evaluate, interpret
 from lipaudit.graph.linear import CONVOLUTIONS
 from lipaudit.graph.node import Constant, Graph, Node, parts
 from lipaudit.network.affine import is_affine
 from lipaudit.network.domain import Domain
-from lipaudit.network.local.pieces import in_pieces
+from lipaudit.network.local.constants import DETACHED, Constants, is_smooth
+from lipaudit.network.local.pieces import in_pieces, written_out
 from lipaudit.network.local.steps import Affine, Moving, Tensor
 from lipaudit.network.local.sums import SLACK, Bounds, Sums, absolute_sums, as_rows, reach
 from lipaudit.network.propagate import Propagation
@@ -57,7 +58,6 @@ from lipaudit.rules.rule import has_movement, movement_of
 _HELD = 2**24
 # Weights that are known less closely than this have no Jacobian that is known.
 _KNOWN = 2.0**-45
-_DETACHED = {"aten.detach.default", "aten.alias.default", "aten.lift_fresh_copy.default"}
 
 
 class NotLinearisableError(Exception):
@@ -74,6 +74,7 @@ class Linearisation:
         twins: the simplified graph, whose nodes of the same names have the constants of ``propagation``.
         work: floating-point operations that the Jacobian of the outputs and the ranges of intermediate tensors may cost together.
         chords: whether functions of each entry are replaced by their chords, which bounds better how far values stray.
+        whole: whether operations of which no movement is known are left as they are, and not written as others.
 
     Raises:
         NotLinearisableError: if the network has none.
@@ -87,12 +88,15 @@ class Linearisation:
         twins: Graph,
         work: float,
         chords: bool = False,
+        whole: bool = False,
     ) -> None:
         if not can_interpret(graph):
             raise NotLinearisableError("it has operations that cannot be evaluated")
         self.domain, self.work, self._chords = domain, work, chords
-        self._graph = in_pieces(graph)
         self._propagation, self._twins = propagation, {node.name: node for node in twins}
+        self._constants_of = Constants(graph, propagation)
+        pieces = in_pieces(graph)
+        self._graph = pieces if whole else written_out(pieces, self._constants_of.are_followed)
         self._leaves: list[torch.Tensor] = []
         self._terms: list[Moving] = []
         self.steps: list[Affine | Moving] = []
@@ -113,9 +117,20 @@ class Linearisation:
         self.work -= passes * sum(map(_operations, self._graph))
         if self.work < 0:
             raise NotLinearisableError("a backward pass for each entry of its outputs takes more work than is allowed")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # where rows cannot be taken all at once, it takes longer
-            self._walk()
+        self._walk()
+        if self._graph is not pieces:
+            self._compare(graph)
+
+    def _compare(self, graph: Graph) -> None:
+        """Refuse a graph in pieces that computes something else at the centre."""
+        inputs = {node.name: self.value(node.name) for node in graph if node.op == "input"}
+        for name, value in interpret(graph, inputs, dtype=torch.float64).items():
+            own = self.values[name]
+            if not isinstance(value, torch.Tensor) or not isinstance(own, torch.Tensor):
+                continue  # refused where the outputs are joined
+            if float((value - own.detach()).abs().max()) <= 1e-6 * float(value.abs().max()):
+                continue
+            raise NotLinearisableError(f"{name} computes something else when it is written as other operations")
 
     # forward: the values at the centre, and what every node that is no linear map adds
 
@@ -127,7 +142,7 @@ class Linearisation:
             if node.op == "input":
                 self.values[node.name] = leaf = self._leaf(node)
                 self._errors[node.name] = self._fresh[node.name] = torch.zeros_like(leaf)
-            elif node.op in _DETACHED:
+            elif node.op in DETACHED:
                 for known in (self.values, self._errors, self._fresh):
                     known[node.name] = known[node.refs[0].name]
             else:
@@ -222,14 +237,7 @@ class Linearisation:
         self, node: Node, value: torch.Tensor, movement: Movement, operands: tuple[Tensor, ...]
     ) -> torch.Tensor:
         read = [_tensor(self.values[ref.name]).detach() for ref in node.refs]
-        return own_error(node, value.detach(), read, self._factors(node)) + _moved(movement, operands)
-
-    def _factors(self, node: Node) -> list[float]:
-        """The constants of a node in its operands; infinite where they are not known."""
-        effect, twin = self._propagation.effects.get(node.name), self._twins.get(node.name)
-        if effect is None or twin is None or len(twin.refs) != len(node.refs) or effect.status is not Status.FINITE:
-            return [math.inf] * len(node.refs)
-        return [f.upper if f.log_upper < 700 else math.inf for f in effect.factors]
+        return own_error(node, value.detach(), read, self._constants_of.factors(node)) + _moved(movement, operands)
 
     def _passed_on(self, step: Moving) -> torch.Tensor:
         """The error of a node that is no affine map, from those of its operands alone."""
@@ -241,20 +249,23 @@ class Linearisation:
             return step.error + step.slopes.line.abs() * step.operands[0].error
         node, value = step.node, step.value.detach()
         read = [operand.value.detach() for operand in step.operands]
-        return step.error + passed_error(node, value, read, [o.error for o in step.operands], self._factors(node))
+        return step.error + passed_error(
+            node, value, read, [o.error for o in step.operands], self._constants_of.factors(node)
+        )
 
     def _entry_constant(self, node: Node) -> float:
-        """The largest slope on the domain; infinite where it may jump. The pieces of attention and gates have 1 at most."""
-        effect = self._propagation.effects.get(node.name)
-        if effect is None:
-            return 1.0 if node.op == "aten.sigmoid.default" else math.inf
-        if effect.status is not Status.FINITE or any(f.log_upper > 700 for f in effect.factors):
+        """The largest slope on the domain; infinite where it may jump."""
+        effect = self._constants_of.effect(node)
+        if effect is not None and effect.status is Status.FINITE and all(f.log_upper <= 700 for f in effect.factors):
+            return math.fsum(f.upper for f in effect.factors)
+        if not is_smooth(node):
             return math.inf
-        return math.fsum(f.upper for f in effect.factors)
+        slopes = entry_slopes(node, self._operand(node, 0).neighbourhood, math.inf)
+        return float(torch.maximum(slopes.low.abs(), slopes.high.abs()).nan_to_num(nan=math.inf).max())
 
     def _constants(self, node: Node, value: torch.Tensor) -> tuple[Movement, tuple[Tensor, ...], tuple[str, ...]]:
-        effect = self._propagation.effects.get(node.name)
-        twin = self._twins.get(node.name)
+        effect = self._constants_of.effect(node)
+        twin = self._twins.get(node.name) if self._constants_of.are_own(node) else None
         if effect is None or twin is None or len(twin.refs) != len(node.refs) or effect.status is not Status.FINITE:
             raise NotLinearisableError(f"{node.name} ({node.op}) has no finite constant on the domain")
         read = [(i, f) for i, f in enumerate(effect.factors) if f.log_upper != -math.inf]
@@ -278,7 +289,7 @@ class Linearisation:
 
     def _product(self, node: Node, index: int) -> float:
         """The constant of an operand by the product rule, infinite where it is not known."""
-        twin = self._twins.get(node.name)
+        twin = self._twins.get(node.name) if self._constants_of.are_own(node) else None
         if twin is None or len(twin.refs) != len(node.refs):
             return math.inf
         value = self._propagation.values[twin.refs[index].name]
@@ -346,7 +357,11 @@ class Linearisation:
         if not value.requires_grad:
             return torch.zeros(len(rows), sum(leaf.numel() for leaf in self._leaves), dtype=torch.float64), [], error
         points = [*self._points, *(rounded for rounded, _ in self._rounded)]
-        pulled = torch.autograd.grad(value, points, rows, retain_graph=True, allow_unused=True, is_grads_batched=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # where rows cannot be taken all at once, it takes longer
+            pulled = torch.autograd.grad(
+                value, points, rows, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
         own, tails = pulled[: len(self._leaves)], pulled[len(self._leaves) : len(self._points)]
         for (_, fresh), tail in zip(self._rounded, pulled[len(self._points) :], strict=True):
             if tail is not None:

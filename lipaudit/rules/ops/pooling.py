@@ -248,7 +248,7 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
 
 def _choices(members: torch.Tensor, centre: torch.Tensor, candidates: torch.Tensor, operand: torch.Tensor) -> Choices:
     """The winner of every window and the other candidates; tensors are (leading axes, windows, entries)."""
-    size = math.prod(operand.shape[operand.dim() + 2 - centre.dim() :])
+    size = math.prod(operand.shape[centre.dim() - 2 :])
     first = torch.arange(operand.numel() // size).reshape(*centre.shape[:-2], 1, 1) * size
     positions = (first + members).flatten(0, -2)
     best = centre.argmax(-1, keepdim=True)

@@ -6,7 +6,10 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.passes.power_means import POWER_MEAN, PowerMean
 from lipaudit.rules.effect import Combination, Effect, Settings
 from lipaudit.rules.interval_facets import NOT_NEGATIVE, always
+from lipaudit.rules.movement import Movement, Neighbourhood
+from lipaudit.rules.reduction_movement import power_mean_movement
 from lipaudit.rules.rule import operations
+from lipaudit.spectral.bracket import Rigor
 
 MEAN = operations(POWER_MEAN)
 
@@ -23,3 +26,12 @@ def power_mean(node: Node, _settings: Settings) -> Effect:
 
 
 MEAN.interval(always(NOT_NEGATIVE))
+
+
+@MEAN.movement
+def power_means_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """Roots of weighted sums of squares; certified factors are those of exponents that are exactly reciprocal."""
+    payload: PowerMean = node.payload
+    if payload.order != 2 or any(factor.rigor is not Rigor.CERTIFIED for factor in payload.factors):
+        return None
+    return power_mean_movement(payload.evaluate, operands, tuple(factor.upper for factor in payload.factors))
