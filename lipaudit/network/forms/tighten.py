@@ -35,7 +35,7 @@ _LEAST = (2.0**-40, 2.0**-30, 2.0**-20)
 _MOVED = (2.0**-16, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-3)
 FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 """What a point raises at which the forms prove nothing."""
-_STARTS = ("norm", "forward", "perron")
+_STARTS = ("norm", "balanced", "forward", "perron")
 # What a start with its value, a look at all frequencies and a proof cost in evaluations of value and gradient.
 START, LOOK, _PROOF = 1.5, 0.7, 2.0
 # What two values without derivatives cost.
@@ -86,16 +86,16 @@ def tighten(
     """
     watch = watch or Watch()
     whole = max(_cost(chain), 1.0)
-    looks = _choose(chain, work)
+    looks, hows = _choose(chain, work), list(_STARTS)
     remaining = work - (_PROOF + looks * LOOK) * whole
     if start is None or not _proves(chain, start):
-        start, tried = _start(chain, remaining / max(_cost(chain), 1.0))
-        remaining -= tried * START * _cost(chain)
+        start, hows = _start(chain, remaining / max(_cost(chain), 1.0), hows)
+        remaining -= len(hows) * START * _cost(chain)
     anchor = logs = start
     for _ in range(_RESTARTS if looks else 0):
         if _look(chain, logs):
             break
-        anchor = logs = _start(chain, 0)[0]
+        anchor = logs = _start(chain, 0, hows)[0]
     used = 0
     for left in range(looks - 1, 0, -1):
         logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1), watch, sharpness)
@@ -148,14 +148,19 @@ def _choose(chain: Chain, work: float) -> int:
     return looks
 
 
-def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
-    """The multipliers of the best start, and how many were tried: one at least, more where the evaluations allow some steps from them."""
+def _start(chain: Chain, evaluations: float, hows: Sequence[str]) -> tuple[torch.Tensor, list[str]]:
+    """The multipliers of the best start, and those that were tried, the best first.
+
+    The first is tried, and the second where the evaluations allow it at all: where they allow few steps a start is worth more than
+    these. The others are tried where they leave some steps.
+    """
     best: tuple[float, torch.Tensor] | None = None
-    tried = 0
-    for how in _STARTS:
-        if best is not None and (tried + 1) * START > evaluations / 4:
+    tried = list[str]()
+    for how in hows:
+        needed = (len(tried) + 1) * START
+        if best is not None and needed > (evaluations if len(tried) == 1 else evaluations / 4):
             break
-        tried += 1
+        tried.append(how)
         try:
             logs = chain.start(how)
             value, _ = chain.value(logs, math.inf)
@@ -163,8 +168,11 @@ def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
             continue
         if best is None or value < best[0]:
             best = value, logs
+            tried.insert(0, tried.pop())
     if best is None:
         raise InfeasibleError("the start of the search")
+    for segment in _segments(chain):
+        segment.forget()
     return best[1], tried
 
 
