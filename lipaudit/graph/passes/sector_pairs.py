@@ -16,7 +16,8 @@ import torch
 
 from lipaudit.graph.aliases import canonical
 from lipaudit.graph.evaluate import evaluate
-from lipaudit.graph.functions.sectors import OPERATIONS, NotOnSectorsError, Sectors, sectors
+from lipaudit.graph.functions.sector_values import NotOnSectorsError
+from lipaudit.graph.functions.sectors import OPERATIONS, Sectors, sectors
 from lipaudit.graph.node import Argument, Node, Ref
 from lipaudit.graph.passes.concatenation import Join, join_of
 from lipaudit.graph.passes.equal_nodes import representatives
@@ -24,8 +25,8 @@ from lipaudit.graph.pattern import OTHER_OPERATION, GraphIndex, Match, Matcher, 
 
 SECTOR_PAIRS = "lipaudit.sector_pairs"
 _MOST_OPERATIONS = 96
-# How far rays and values on them may be apart: a few roundings of the constants, which may have been stored in that precision.
-_TOLERANCES = {torch.float64: 2.0**-46, torch.float32: 2.0**-22}
+# How far rays and values on them may be apart: four roundings of angles of up to a turn, which may have been added up in that precision.
+_TOLERANCES = {torch.float64: 2.0**-46, torch.float32: 2.0**-19}
 _NO_PAIR = NoMatch("the parts are no functions of one or two tensors, entry by entry")
 _STACK, _CAT = "aten.stack.default", "aten.cat.default"
 

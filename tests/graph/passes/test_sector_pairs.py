@@ -46,12 +46,28 @@ def masked(x: torch.Tensor, strict: bool = False) -> torch.Tensor:
     return torch.cat([a * here + u * there, b * here + v * there], 1)
 
 
-def by_angle(x: torch.Tensor, turn: float = 2 * math.pi, last: float = 1.0) -> torch.Tensor:
+def arctangent(y: torch.Tensor, x: torch.Tensor, half: float = math.pi, above: float = 1.0) -> torch.Tensor:
+    """atan2 as exporters write it; with another ``half`` or ``above`` it is another angle."""
+    angle = torch.atan(y / x)
+    return torch.where(x < 0, torch.where(y > 0, angle + above * half, angle - half), angle)
+
+
+def by_floor(angle: torch.Tensor, turn: float, beside: float = 0.0) -> torch.Tensor:
+    return angle - torch.floor((angle + beside if beside else angle) / turn) * turn
+
+
+def by_angle(
+    x: torch.Tensor,
+    turn: float = 2 * math.pi,
+    last: float = 1.0,
+    angle_of: Callable[..., torch.Tensor] = torch.atan2,
+    reduced: Callable[..., torch.Tensor] = torch.remainder,
+) -> torch.Tensor:
     """Four sectors: the pair, reflected, turned, reflected."""
     a, b = x.split(3, 1)
     angles = ANGLES.to(x.dtype)
     first, second = (torch.tensor(each, dtype=x.dtype).reshape(1, 3, 1) for each in ([0.7, 2.0, 0.0], [1.5, 0.4, 2.2]))
-    place = (torch.atan2(b, a) - angles / 2) % turn
+    place = reduced(angle_of(b, a) - angles / 2, turn)
     ends = [first / 2, (first + second) / 2, math.pi + second / 2]
     sectors = [
         place < ends[0],
@@ -71,6 +87,15 @@ PAIRS: dict[str, tuple[Map, float]] = {
     "Householder, chosen": (chosen, 1.0),
     "Householder, angles of the channels": (masked, 1.0),
     "of order 2, by the angle": (by_angle, 1.0),
+    "of order 2, by an arctangent": (lambda x: by_angle(x, angle_of=arctangent), 1.0),
+    "of order 2, reduced by the whole turns": (lambda x: by_angle(x, reduced=by_floor), 1.0),
+    "of order 2, as exporters write it": (
+        lambda x: by_angle(
+            x, angle_of=lambda y, z: torch.where((w := arctangent(y, z)).isnan(), 0.0, w), reduced=by_floor
+        ),
+        1.0,
+    ),
+    "of order 2, whole turns off": (lambda x: by_angle(x, angle_of=lambda y, z: arctangent(y, z, above=-1.0)), 1.0),
     "stacked": (lambda x: torch.stack(torch.chunk(chosen(x), 2, 1), 2), 1.0),
     "scaled": (lambda x: chosen(x) / math.sqrt(2), 1 / math.sqrt(2)),
     "positive and negative parts": (lambda x: torch.cat([torch.relu(x), torch.relu(-x)], 1), 1.0),
@@ -94,6 +119,13 @@ JUMPS: dict[str, Map] = {
     "nothing on the boundary": lambda x: masked(x, strict=True),
     "a turn that is no full one": lambda x: by_angle(x, turn=6.0),
     "a sector turned the wrong way": lambda x: by_angle(x, last=-1.0),
+    "an arctangent without the half turn": lambda x: by_angle(x, angle_of=lambda y, z: arctangent(y, z, above=0.0)),
+    "an arctangent with less than half a turn": lambda x: by_angle(x, angle_of=lambda y, z: arctangent(y, z, half=3.1)),
+    "an arctangent alone": lambda x: by_angle(x, angle_of=lambda y, z: torch.atan(y / z)),
+    "an arctangent of twice the quotient": lambda x: by_angle(x, angle_of=lambda y, z: arctangent(2 * y, z)),
+    "the whole turns of another angle": lambda x: by_angle(x, reduced=lambda a, turn: by_floor(a, turn, 1.0)),
+    "the whole turns of another length": lambda x: by_angle(x, reduced=lambda a, _: by_floor(a, 6.0)),
+    "an arctangent that is not reduced": lambda x: by_angle(x, angle_of=arctangent, reduced=lambda a, _: a),
     "a condition of another tensor": lambda x: torch.cat([torch.where(x.roll(1, 1) > 0, x, -x), x], 1),
 }  # fmt: skip
 
