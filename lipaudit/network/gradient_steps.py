@@ -44,6 +44,7 @@ _FIRST_FACTORISATION, _LANCZOS_STEPS = 1e9, 60
 # What B may be off the form A^T D by, relative to it: far more than rounding, far less than another weight.
 _LARGEST_REST = 1e-4
 _UP = 1 + 2.0**-30
+_UNSETTLED = "gradient step, norm for all image sizes"
 _SUMS = {"aten.add.Tensor": 1.0, "aten.sub.Tensor": -1.0}
 
 
@@ -55,14 +56,15 @@ def gradient_step(node: Node, part: Part) -> Shortcut | None:
     if first is None or second is None:
         return None
     for skip, last in ((first, second), (second, first)):  # |B s(A x) - x| = |x - B s(A x)|
-        constant = _step(skip, last, _SUMS[node.op], part)
-        if constant is not None and skip.output.shape == node.output.shape:
-            return Shortcut(skip.name, constant, "gradient step", whole=True)
+        found = _step(skip, last, _SUMS[node.op], part)
+        if found is not None and skip.output.shape == node.output.shape:
+            constant, settled = found
+            return Shortcut(skip.name, constant, "gradient step" if settled else _UNSETTLED, whole=True)
     return None
 
 
-def _step(source: Node, last: Node, sign: float, part: Part) -> Bracket | None:
-    """The constant of x + sign B s(A x), ``last`` being the product with B."""
+def _step(source: Node, last: Node, sign: float, part: Part) -> tuple[Bracket, bool] | None:
+    """The constant of x + sign B s(A x), ``last`` being the product with B, and whether its border is accounted for."""
     activation = part.before(last)
     inner = None if activation is None else part.before(activation)
     if activation is None or inner is None or part.before(inner) is not source:
@@ -77,7 +79,7 @@ def _step(source: Node, last: Node, sign: float, part: Part) -> Bracket | None:
     if fit is None:
         return None
     low, high = interval
-    norm = _norm(fit, size.factors[0], max(high, 0.0), part.work)
+    norm, settled = _norm(fit, size.factors[0], max(high, 0.0), part.work)
     square = norm.upper**2 * _UP
     constant = max(1.0, max(high, 0.0) * square - 1.0, 1.0 + max(-low, 0.0) * square)
     # B* = -A*^T D + (A* - A)^T D + R + (B* - B) for the weights A* and B* that the stored numbers define
@@ -85,7 +87,7 @@ def _step(source: Node, last: Node, sign: float, part: Part) -> Bracket | None:
     total = (constant + rest * max(abs(low), abs(high)) * size.factors[0].upper) * _UP
     unsure = unknown(last.payload) or unknown(inner.payload)
     rigors = (stretch.rigor, size.rigor, norm.rigor, Rigor.NUMERICAL if unsure else Rigor.CERTIFIED)
-    return Bracket.at_most(total, Rigor.weakest(rigors))
+    return Bracket.at_most(total, Rigor.weakest(rigors)), settled
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +156,8 @@ def _fit(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     return (roots, rest + rounding) if rest <= _LARGEST_REST * size else None
 
 
-def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> Bracket:
-    """A bound of ||D^1/2 A||, as close as it has to be: ||A|| is known, and often enough."""
+def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> tuple[Bracket, bool]:
+    """A bound of ||D^1/2 A||, as close as it has to be: ||A|| is known, and often enough; False where the border may lower it."""
     bound, lower = Bracket.at_most(math.sqrt(fit.largest) * plain.upper * _UP, plain.rigor), 0.0
     for tolerance in _TOLERANCES:
         if steepest * bound.upper**2 * _UP <= 2:
@@ -166,12 +168,13 @@ def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> Bracket:
         if measured.upper < bound.upper:
             bound = measured
     if isinstance(fit.scaled, Convolution) and steepest * bound.upper**2 > 2 * (1 + _CLOSE):
-        return _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower), work)
-    return bound
+        closer = _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower), work)
+        return closer or bound, closer is not None or banded_work(fit.scaled) == math.inf
+    return bound, True
 
 
-def _with_border(scaled: Convolution, bound: Bracket, least: float, work: Work) -> Bracket:
-    """A bound that is just above the ``least`` that is worth anything, for the operator with its border."""
+def _with_border(scaled: Convolution, bound: Bracket, least: float, work: Work) -> Bracket | None:
+    """A bound that is just above the ``least`` that is worth anything, for the operator with its border; None where none is proved."""
     if is_covered(scaled) and banded_work(scaled) > _FIRST_FACTORISATION:
         kernel, exponent = scale_to_unit(scaled.kernel.to(torch.float64), scaled.weight.dim())
         found = lower_bound(scaled.with_kernel(kernel), None, _LANCZOS_STEPS) + float(exponent) * math.log(2)
@@ -184,4 +187,4 @@ def _with_border(scaled: Convolution, bound: Bracket, least: float, work: Work) 
         limit = least * (1 + excess)
         if limit < bound.upper and work.take(banded_work(scaled)) and is_norm_at_most(scaled, limit):
             return exact_norm(Bracket.at_most(limit, bound.rigor), scaled)
-    return bound
+    return None

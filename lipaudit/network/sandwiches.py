@@ -76,16 +76,10 @@ def sandwich(node: Node, part: Part) -> Shortcut | None:
 def _spectra(inner: Node, last: Node) -> tuple[torch.Tensor, torch.Tensor] | None:
     """W (frequencies, m, n) and C (frequencies, p, m); None for other maps than matrices and convolutions that go around."""
     if inner.op == DENSE:
-        matrices = inner.payload.weight, last.payload.weight
-        some = _some(len(matrices[0]))
-        few = matrices[0][some].to(torch.float64)[None], matrices[1][:, some].to(torch.float64)[None]
-        if (
-            not all(map(is_finite, few))
-            or not _agree(*_products(*few)[:2])
-            or max(m.numel() for m in matrices) > _MOST_ENTRIES
-        ):
+        matrices = inner.payload.weight[None], last.payload.weight[None]
+        if max(m.numel() for m in matrices) > _MOST_ENTRIES or not _some_agree(*matrices):
             return None
-        w, c = (matrix.to(torch.float64)[None] for matrix in matrices)
+        w, c = (matrix.to(torch.float64) for matrix in matrices)
         return (w, c) if is_finite(w) and is_finite(c) else None
     if not (_goes_around(inner.payload) and _goes_around(last.payload)):
         return None
@@ -96,7 +90,7 @@ def _spectra(inner: Node, last: Node) -> tuple[torch.Tensor, torch.Tensor] | Non
         return None
     axes = tuple(range(2, kernels[0].dim()))
     w, c = (torch.fft.rfftn(kernel, dim=axes).flatten(2).permute(2, 0, 1).conj() for kernel in kernels)
-    return w, c
+    return (w, c) if _some_agree(w, c) else None
 
 
 def _goes_around(convolution: Convolution) -> bool:
@@ -120,9 +114,6 @@ def _around(convolution: Convolution) -> torch.Tensor:
 
 def _fitted(w: torch.Tensor, c: torch.Tensor) -> torch.Tensor | None:
     """The logarithms of l_i, None where the signs say that there are none."""
-    some = _some(w.shape[1])
-    if len(some) < w.shape[1] and not _agree(*_products(w[:, some], c[:, :, some])[:2]):
-        return None
     products, sizes, h, g = _products(w, c)
     tiny = 1e-12
     by_diagonal = ((2 * ((h + tiny * h.mean()) / (g + tiny * g.mean())).sqrt()).clamp(1e-150, 1e150)).log()
@@ -139,9 +130,12 @@ def _fitted(w: torch.Tensor, c: torch.Tensor) -> torch.Tensor | None:
     return solved if is_finite(solved) else None
 
 
-def _some(units: int) -> torch.Tensor:
-    """The numbers of a few of the units, evenly spread."""
-    return torch.linspace(0, units - 1, min(units, _FEW)).round().long()
+def _some_agree(w: torch.Tensor, c: torch.Tensor) -> bool:
+    """Whether the signs of a few of the units, evenly spread, agree: most pairs of maps are told apart by them."""
+    units = w.shape[1]
+    some = torch.linspace(0, units - 1, min(units, _FEW)).round().long()
+    few = [m if m.is_complex() else m.to(torch.float64) for m in (w[:, some], c[:, :, some])]
+    return all(map(is_finite, few)) and _agree(*_products(*few)[:2])
 
 
 def _products(w: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

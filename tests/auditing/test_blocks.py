@@ -10,7 +10,7 @@ import lipaudit
 from lipaudit.records.report import AuditReport
 from lipaudit.records.stretching import stretching
 from lipaudit.text.summary import sections
-from tests.one_lipschitz.layers import ConvexPotential, Sandwich
+from tests.one_lipschitz.layers import ConvexPotential, ConvexPotentialConvolution, Sandwich
 
 
 def report_of(*layers: nn.Module) -> AuditReport:
@@ -76,3 +76,14 @@ def test_what_is_read_beside_the_block_counts() -> None:
     report = lipaudit.audit(Shared().double().eval(), input_shape=(1, 6), effort="none")
     assert report.layers[0].block == ""
     assert (report.layers[0].share or 0) > 0
+
+
+def test_a_norm_that_was_proved_for_all_image_sizes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    net = ConvexPotentialConvolution(4, 4, 12, iterations=1000).eval()
+    kinds = []
+    for least in (1e9, 1e4):
+        monkeypatch.setattr("lipaudit.network.shortcuts._LEAST_WORK", least)
+        report = lipaudit.audit(net, input_shape=(1, 4, 12, 12), effort="none")
+        kinds += [row.block.split(" ≤ ")[0] for row in report.layers]
+    assert kinds == ["gradient step"] * 2 + ["gradient step, norm for all image sizes"] * 2
