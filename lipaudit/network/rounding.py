@@ -36,23 +36,17 @@ from lipaudit.graph.passes.elementwise import ELEMENTWISE
 from lipaudit.network.affine import MATRIX_PRODUCTS, RESIZES, SAMPLERS, is_affine
 from lipaudit.rules.effect import Effect, Status
 from lipaudit.rules.entry_slopes import is_entrywise, value_ranges
+from lipaudit.rules.ops.pooling import ADAPTIVE_MAX_POOL, MAX_POOL, MAX_POOL_AND_PLACES
+from lipaudit.rules.ops.reduction import EXTREMES, EXTREMES_AND_PLACES, RANKED, SORTED, TOPK
 from lipaudit.spectral.rounding import gamma
 
 _FEW = 8  # roundings of an operation that takes no sums
 _FUNCTION = 64
 _SMALLEST = 2.0**-1000  # what underflow loses, and more
 _BILINEAR = set(aten("mul.Tensor", "matmul", "mm", "bmm"))
-_PICKS = (
-    MAXIMA
-    | MINIMA
-    | set(
-        aten(
-            "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
-            "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "amax", "amin", "max", "min", "max.dim", "min.dim",
-            "sort", "sort.stable", "topk", "kthvalue", "median.dim", "median",
-        )
-    )
-)  # fmt: skip
+_MAX_POOLS = MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL
+# What has entries of its operands for outputs.
+_PICKS = {*MAXIMA, *MINIMA, *(EXTREMES | EXTREMES_AND_PLACES | SORTED | RANKED | TOPK | _MAX_POOLS).names}
 _SHORT = MOVEMENT | SUMS | BATCH_NORMS | set(aten("mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar", "neg"))
 # Arguments that are numbers and multiply or are added.
 _NUMBERS = ("self", "other", "alpha", "beta", "value")
