@@ -68,6 +68,18 @@ def cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     return torch.matmul(torch.cholesky_inverse(input2, upper=upper), self)
 
 
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """The same for a matrix that is given by its LU factors: the inverse is what the identity is solved to."""
+    unit = torch.eye(LU.shape[-1], dtype=LU.dtype, device=LU.device).expand(LU.shape)
+    inverse = torch.linalg.lu_solve(LU, pivots, unit, adjoint=adjoint)
+    return torch.matmul(inverse, B) if left else torch.matmul(B, inverse)
+
+
+def lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """The older spelling."""
+    return linalg_lu_solve(LU_data, LU_pivots, self)
+
+
 def outer(self: Tensor, vec2: Tensor) -> Tensor:
     """A column times a row, entry by entry."""
     return self.unsqueeze(1) * vec2.unsqueeze(0)
@@ -242,6 +254,8 @@ DEFINITIONS: Mapping[str, Callable[..., Any]] = {
     "aten.linalg_solve.default": linalg_solve,
     "aten.linalg_solve_triangular.default": linalg_solve_triangular,
     "aten.cholesky_solve.default": cholesky_solve,
+    "aten.linalg_lu_solve.default": linalg_lu_solve,
+    "aten.lu_solve.default": lu_solve,
     "aten.outer.default": outer,
     "aten.ger.default": outer,
     "aten.addmv.default": addmv,

@@ -184,6 +184,11 @@ def nan_to_num(self: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = 
     return self.clone()
 
 
+def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: ARG001
+    """What is written over a tensor."""
+    return src.expand(self.shape).to(self.dtype)
+
+
 def power_of_a_number(self: float, exponent: Tensor) -> Tensor:
     """b^x = exp(x log b)."""
     if not 0 < self < math.inf:
@@ -271,6 +276,7 @@ LOCAL_DEFINITIONS: Mapping[str, Callable[..., Any]] = {
     "aten.pow.Scalar": power_of_a_number,
     "aten.rrelu.default": rrelu,
     "aten.nan_to_num.default": nan_to_num,
+    "aten.copy.default": copy,
     "aten.addcmul.default": addcmul,
     "aten.addcdiv.default": addcdiv,
     "aten.scaled_dot_product_attention.default": attention,

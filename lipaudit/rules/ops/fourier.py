@@ -23,6 +23,7 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.ops import aten
 from lipaudit.graph.passes.fourier_filters import FOURIER_FILTER, FourierFilter
 from lipaudit.rules.effect import Combination, Effect, Settings
+from lipaudit.rules.movement import Movement, Neighbourhood
 from lipaudit.rules.operands import data, inverse_root, number, repeats, root, stretch
 from lipaudit.rules.region.axes import along
 from lipaudit.rules.region.magnitude import Magnitude
@@ -196,3 +197,10 @@ def complex_of_parts(node: Node, _settings: Settings) -> Effect:
 def complex_radii(node: Node, _effect: Effect, operands: tuple[Magnitude, ...]) -> tuple[Radii, ...]:
     """An entry strays by the root of the sum of squares of what its parts do."""
     return (joined(node.output.shape, [(_ONE, m.radii) for m in operands], power=2),)
+
+
+@FILTER.movement
+def filters_do_not_move(node: Node, _operands: tuple[Neighbourhood, ...]) -> Movement | None:
+    """A filter is linear; None for one whose numbers are not those that are stored."""
+    payload: FourierFilter = node.payload
+    return Movement((None,)) if payload.exact else None

@@ -86,6 +86,12 @@ PIECES: dict[str, tuple[Callable[[Tensor], Tensor | tuple[Tensor, ...]], float |
         lambda x: torch.cholesky_solve(x[0].mT, torch.linalg.cholesky(REGULAR @ REGULAR.T)),
         "(REGULAR @ REGULAR.T).inverse()",
     ),
+    "lu_solve": (lambda x: torch.linalg.lu_solve(*torch.linalg.lu_factor(REGULAR), x[0].mT), "REGULAR.inverse()"),
+    "lu_solve, from the right": (
+        lambda x: torch.linalg.lu_solve(*torch.linalg.lu_factor(REGULAR), x, left=False, adjoint=True),
+        "REGULAR.T.inverse()",
+    ),
+    "lu_solve, older": (lambda x: torch.lu_solve(x[0].mT, *torch.linalg.lu_factor(REGULAR)), "REGULAR.inverse()"),
     "std_mean": (lambda x: torch.std_mean(x, dim=(0, 2), correction=2), None),
     "stft": (lambda x: torch.stft(x.flatten(1), 8, 4, window=WINDOW, return_complex=True).abs(), None),
     "stft, everything": (

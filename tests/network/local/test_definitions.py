@@ -81,7 +81,13 @@ def _layer(name: str) -> nn.Module:
     return getattr(nn, name)(3, 3, batch_first=True)  # type: ignore[no-any-return]
 
 
+def _added(h: Tensor) -> Tensor:
+    h[:, :4] += h[:, 4:8].tanh()
+    return h
+
+
 ALPHA = torch.linspace(0.5, 2.0, 12)
+FILTERS = torch.complex(*torch.randn(2, 4, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
 MASK = torch.arange(12) % 3 == 0
 NETWORKS: dict[str, tuple[Callable[[Tensor], Tensor], str | None]] = {
     "lstm": (lambda h: h[:, -1], "LSTM"),
@@ -100,6 +106,10 @@ NETWORKS: dict[str, tuple[Callable[[Tensor], Tensor], str | None]] = {
     "distances": (lambda h: torch.cdist(h.reshape(-1, 4, 3), h.reshape(-1, 4, 3)[:, :2] + 2), None),
     "einsum": (lambda h: torch.einsum("bij,bkj->bik", h.reshape(-1, 4, 3), h.reshape(-1, 4, 3)), None),
     "orders of norms": (lambda h: torch.linalg.vector_norm(h.reshape(-1, 4, 3), 3, (-1,)), None),
+    "filters by frequency": (
+        lambda h: torch.fft.irfft((FILTERS.to(torch.complex64 if h.dtype is torch.float32 else torch.complex128) @ torch.fft.rfft(h.reshape(-1, 2, 6)).permute(2, 1, 0)).permute(2, 1, 0), 6), None,
+    ),
+    "written over in part": (lambda h: _added(h.clone()), None),
     "grouped queries": (
         lambda h: functional.scaled_dot_product_attention(
             h.reshape(-1, 2, 2, 3), h.reshape(-1, 2, 2, 3)[:, :1], h.reshape(-1, 2, 2, 3)[:, :1], enable_gqa=True
