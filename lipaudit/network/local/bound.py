@@ -7,7 +7,7 @@ to the norm of the Jacobian at the centre.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from lipaudit.graph.node import Graph
@@ -23,26 +23,41 @@ from lipaudit.spectral.oracle import Norms
 NAME = "jacobian at the centre"
 # Operations that this bound may spend without being asked for a search.
 _WORK = 2e10
-# of the magnitudes on a domain, as long as they are in use, with chords or without
-_KNOWN: WeakKeyDictionary[Extents, dict[bool, Linearisation | NotLinearisableError]] = WeakKeyDictionary()
+# of the magnitudes on a domain, as long as they are in use, with chords or without, in pieces or whole
+_KNOWN: WeakKeyDictionary[Extents, dict[tuple[bool, bool], Linearisation | NotLinearisableError]] = WeakKeyDictionary()
 
 
 def jacobian_at_centre(problem: Problem) -> Result:
     """The bound of all outputs together and of every output by itself; numerical, because derivatives are rounded."""
     try:
         lines = linearise(problem)
-        names = problem.graph.outputs
-        each = {name: _value(lines.bounds(lines.outputs([name])).norm) for name in dict.fromkeys(names)}
-        network = (
-            each[names[0]]
-            if len(names) == 1
-            else _smaller(_value(lines.bounds(lines.outputs(names)).norm), join_outputs([each[n] for n in names]))
-        )
+        network, each = _bounds(lines, problem.graph.outputs)
+        for other, others in _bounds_of_whole_operations(problem, lines):
+            network, each = _smaller(network, other), {name: _smaller(v, others[name]) for name, v in each.items()}
     except NotLinearisableError as error:
         return NotApplicable(NAME, f"The network has no such bound: {error}.")
     if network.status is not Status.FINITE:
         return NotApplicable(NAME, "The Jacobian at the centre is not finite.")
     return NetworkBound(NAME, network, each)
+
+
+def _bounds(lines: Linearisation, names: Sequence[str]) -> tuple[Value, dict[str, Value]]:
+    """Of all outputs together, and of each."""
+    each = {name: _value(lines.bounds(lines.outputs([name])).norm) for name in dict.fromkeys(names)}
+    if len(names) == 1:
+        return each[names[0]], each
+    return _smaller(_value(lines.bounds(lines.outputs(names)).norm), join_outputs([each[n] for n in names])), each
+
+
+def _bounds_of_whole_operations(problem: Problem, lines: Linearisation) -> Iterator[tuple[Value, dict[str, Value]]]:
+    """The bounds where nothing is written as other operations, if there are any: constants of parts grow faster with the radius."""
+    if not lines.written_out:
+        return
+    try:
+        whole = linearise(problem, whole=True)
+    except NotLinearisableError:  # an operation has no constant as a whole
+        return
+    yield _bounds(whole, problem.graph.outputs)
 
 
 def problem_on(
@@ -68,10 +83,11 @@ def problem_on(
     return Problem(simple, domain, propagate(simple, effects, extents, wider), extents, norms, work)
 
 
-def linearise(problem: Problem, chords: bool = False) -> Linearisation:
+def linearise(problem: Problem, chords: bool = False, whole: bool = False) -> Linearisation:
     """The linearisation of a network at the centre of the domain of a problem, for bounds of any combination of its outputs.
 
     It is computed once for a problem. ``chords``: with the chords of functions of each entry, for bounds of how far values stray.
+    ``whole``: without operations that are written as others.
 
     Raises:
         NotLinearisableError: if the network has none, or it would take more work than the problem allows.
@@ -83,18 +99,20 @@ def linearise(problem: Problem, chords: bool = False) -> Linearisation:
     if any(e.status is Status.FINITE and e.rigor is Rigor.ESTIMATE for e in problem.propagation.effects.values()):
         raise NotLinearisableError("the constants of its operations are estimates")
     both = _KNOWN.setdefault(problem.extents, {})
-    if chords not in both:
-        both[chords] = _linearised(problem, chords)
-    known = both[chords]
+    if (chords, whole) not in both:
+        both[chords, whole] = _linearised(problem, chords, whole)
+    known = both[chords, whole]
     if isinstance(known, NotLinearisableError):
         raise known
     return known
 
 
-def _linearised(problem: Problem, chords: bool) -> Linearisation | NotLinearisableError:
+def _linearised(problem: Problem, chords: bool, only_whole: bool) -> Linearisation | NotLinearisableError:
     work = max(_WORK, problem.work)
     known: Linearisation | NotLinearisableError
-    for whole in (False, True):  # written as others, operations may take more work, or have no constants
+    for whole in (
+        (True,) if only_whole else (False, True)
+    ):  # written as others, operations may take more work, or have no constants
         try:
             graphs = problem.extents.graph, problem.domain, problem.propagation, problem.graph
             return Linearisation(*graphs, work, chords, whole)

@@ -97,6 +97,7 @@ class Linearisation:
         self._constants_of = Constants(graph, propagation)
         pieces = in_pieces(graph)
         self._graph = pieces if whole else written_out(pieces, self._constants_of.are_followed)
+        self.written_out = self._graph is not pieces
         self._leaves: list[torch.Tensor] = []
         self._terms: list[Moving] = []
         self.steps: list[Affine | Moving] = []
@@ -118,7 +119,7 @@ class Linearisation:
         if self.work < 0:
             raise NotLinearisableError("a backward pass for each entry of its outputs takes more work than is allowed")
         self._walk()
-        if self._graph is not pieces:
+        if self.written_out:
             self._compare(graph)
 
     def _compare(self, graph: Graph) -> None:

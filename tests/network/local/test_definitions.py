@@ -81,6 +81,12 @@ def _layer(name: str) -> nn.Module:
     return getattr(nn, name)(3, 3, batch_first=True)  # type: ignore[no-any-return]
 
 
+def _filtered(h: Tensor) -> Tensor:
+    matrices = FILTERS.to(torch.complex64 if h.dtype is torch.float32 else torch.complex128)
+    spectrum = matrices @ torch.fft.rfft(h).permute(2, 1, 0)
+    return torch.fft.irfft(spectrum.permute(2, 1, 0), 6)
+
+
 def _added(h: Tensor) -> Tensor:
     h[:, :4] += h[:, 4:8].tanh()
     return h
@@ -106,9 +112,7 @@ NETWORKS: dict[str, tuple[Callable[[Tensor], Tensor], str | None]] = {
     "distances": (lambda h: torch.cdist(h.reshape(-1, 4, 3), h.reshape(-1, 4, 3)[:, :2] + 2), None),
     "einsum": (lambda h: torch.einsum("bij,bkj->bik", h.reshape(-1, 4, 3), h.reshape(-1, 4, 3)), None),
     "orders of norms": (lambda h: torch.linalg.vector_norm(h.reshape(-1, 4, 3), 3, (-1,)), None),
-    "filters by frequency": (
-        lambda h: torch.fft.irfft((FILTERS.to(torch.complex64 if h.dtype is torch.float32 else torch.complex128) @ torch.fft.rfft(h.reshape(-1, 2, 6)).permute(2, 1, 0)).permute(2, 1, 0), 6), None,
-    ),
+    "filters by frequency": (lambda h: _filtered(h.reshape(-1, 2, 6)), None),
     "written over in part": (lambda h: _added(h.clone()), None),
     "grouped queries": (
         lambda h: functional.scaled_dot_product_attention(
