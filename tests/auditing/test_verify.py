@@ -94,13 +94,14 @@ def test_no_step_of_a_search_is_taken(audited: Audited, monkeypatch: pytest.Monk
         raise AssertionError("a verification searched")
 
     for place in (
-        "tighten.minimise",
-        "bound.tighten",
-        "bound.plan",
-        "segment.Segment.value",
-        "segment.Segment.start",
+        "balancing.minimise",
+        "forms.tighten.minimise",
+        "forms.bound.tighten",
+        "forms.bound.plan",
+        "forms.segment.Segment.value",
+        "forms.segment.Segment.start",
     ):
-        monkeypatch.setattr(f"lipaudit.network.forms.{place}", searched)
+        monkeypatch.setattr(f"lipaudit.network.{place}", searched)
     assert lipaudit.verify(audited.report, audited.model, audited.file).verified
 
 
@@ -123,9 +124,13 @@ def test_the_bound_of_a_row_that_was_lowered_is_refused(audited: Audited) -> Non
 
 
 def scale_multiplier(certificate: Certificate) -> None:
-    """The largest multiplier of the last operation, 1 % less."""
-    values = list(certificate.multipliers.values())[-1]
-    values[int(values.argmax())] *= 0.99
+    """The multipliers of an activation between two convolutions, 1 % less."""
+    certificate.multipliers["relu_3"].mul_(0.99)
+
+
+def scale_units(certificate: Certificate) -> None:
+    """The units of the first operation, some of them up to 10 % less: another proof, of another bound."""
+    next(iter(certificate.scales.values())).mul_(torch.linspace(0.9, 1.0, len(next(iter(certificate.scales.values())))))
 
 
 def scale_metric(certificate: Certificate) -> None:
@@ -133,7 +138,7 @@ def scale_metric(certificate: Certificate) -> None:
     values[int(values.argmax())] *= 0.99
 
 
-@pytest.mark.parametrize("change", [scale_multiplier, scale_metric])
+@pytest.mark.parametrize("change", [scale_multiplier, scale_metric, scale_units])
 def test_a_certificate_that_was_altered_is_refused(
     convolutional: Audited, change: Callable[[Certificate], None], tmp_path: Path
 ) -> None:

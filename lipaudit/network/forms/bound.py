@@ -13,12 +13,14 @@ from lipaudit.network.efforts import EFFORTS
 from lipaudit.network.forms.attained import is_attained
 from lipaudit.network.forms.chain import Chain, Scalar
 from lipaudit.network.forms.elimination import InfeasibleError
+from lipaudit.network.forms.part_constant import log_constant
 from lipaudit.network.forms.plan import Limits, plan
 from lipaudit.network.forms.program import NoProgramError, program_of
 from lipaudit.network.forms.result import NAME, bound_by_forms, refusal
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.steps import Program
 from lipaudit.network.forms.tighten import SHARPNESS, Tightened, tighten
+from lipaudit.network.forms.units import Units, balanced_units
 from lipaudit.network.forms.warm_start import WarmStart, warm_start
 
 # The part of the work for a chain with all cuts, and the evaluations that the rest must allow for one with fewer.
@@ -39,13 +41,15 @@ def quadratic_forms(problem: Problem) -> Result:
         return NotApplicable(NAME, "No work is allowed beyond the product of the operations' constants.")
     try:
         program = program_of(problem.graph, problem.propagation)
-        start = warm_start(problem, program)
-        if is_attained(program, problem.propagation):
+        if problem.warm_start is None and is_attained(program, problem.propagation):
             return NotApplicable(
                 NAME, "The product of the operations' constants is attained for some slopes of the activations."
             )
+        units = balanced_units(problem)
+        program = program_of(units.problem.graph, units.problem.propagation)
+        start = warm_start(units.problem, program)
         with problem.watch.searching(problem.work):
-            tightened = _least(program, problem, start)
+            tightened = _least(program, units, start)
         if tightened is None:
             return NotApplicable(NAME, "No part of the network has forms of the size that the work allows.")
     except NoProgramError as error:
@@ -56,9 +60,11 @@ def quadratic_forms(problem: Problem) -> Result:
     sizes = (
         f"{len(chain.parts)} segments, {chain.unknowns} multipliers and weights, {tightened.evaluations} evaluations"
     )
+    scaled = f"channels of {len(units.scales)} operations rescaled" if units.scales else ""
     begun = "started at a certificate" if start is not None else ""
-    note = "; ".join(filter(None, (sizes, f"{problem.work:g} operations allowed", begun, problem.watch.interruption)))
-    parts, proof = chain.proof_parts(), chain.certificate(tightened.logs)
+    allowed = f"{problem.work:g} operations allowed"
+    note = "; ".join(filter(None, (sizes, scaled, allowed, begun, problem.watch.interruption)))
+    parts, proof = chain.proof_parts(), replace(chain.certificate(tightened.logs), scales=units.scales)
     return bound_by_forms(problem, program.numerical, tightened.log_upper, parts, tightened.terms, proof, note)
 
 
@@ -73,21 +79,26 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _least(program: Program, problem: Problem, start: WarmStart | None) -> Tightened | None:
-    """The best of searches with more and more work, up to ``problem.work``; None where no part of the network has forms.
+def _least(program: Program, units: Units, start: WarmStart | None) -> Tightened | None:
+    """The best of searches with more and more work, up to what is allowed; None where no part of the network has forms.
 
     Larger forms have fewer cuts, but fewer evaluations: what they find can be worse. Only the last search starts at a certificate.
+    In other units the product of the constants is a bound of its own, and each search has less work by what these took.
     """
-    results = list[Tightened]()
+    problem = units.problem
+    results = [_product(program, problem)] if units.scales else []
     infeasible: InfeasibleError | None = None
-    for work in (*(stage for stage in STAGES if stage < problem.work), problem.work):
+    for allowed in (*(stage for stage in STAGES if stage < problem.work), problem.work):
+        work = allowed - units.spent
+        if work <= 0:
+            continue
         stage = replace(problem, work=work)
         chain = plan(program, problem.propagation, limits_for(work))
         if chain is None:
             continue
-        with _one_thread() if work <= _ON_ONE_THREAD else nullcontext():
+        with _one_thread() if allowed <= _ON_ONE_THREAD else nullcontext():
             try:
-                results.append(_tightened(program, stage, chain, start if work == problem.work else None))
+                results.append(_tightened(program, stage, chain, start if allowed == problem.work else None))
             except InfeasibleError as error:
                 infeasible = error
                 continue
@@ -96,6 +107,14 @@ def _least(program: Program, problem: Problem, start: WarmStart | None) -> Tight
     if not results and infeasible is not None:
         raise infeasible
     return min(results, key=lambda each: each.log_upper, default=None)
+
+
+def _product(program: Program, problem: Problem) -> Tightened:
+    """The product of the constants: one part without forms."""
+    chain = Chain([Scalar(program, log_constant(program, problem.propagation))])
+    logs = chain.start("norm")
+    log_upper, terms = chain.certified(logs)
+    return Tightened(chain, logs, log_upper, terms, 0)
 
 
 def _tightened(program: Program, problem: Problem, chain: Chain, start: WarmStart | None) -> Tightened:

@@ -41,6 +41,8 @@ class Certificate:
         forms: for each part "entries" (of a form on all entries), "frequencies", or "constant".
         multipliers: positive numbers, by the name of the output of every constraint.
         metrics: positive weights per channel, by the names of the cuts; 1 at the other ones.
+        scales: the units that all of these are in (:mod:`lipaudit.network.rescaling`): positive numbers per channel, by the names of
+            operations with constant weights; 1 for the others.
 
     One without parts proves nothing.
     """
@@ -49,6 +51,7 @@ class Certificate:
     forms: tuple[str, ...] = ()
     multipliers: Mapping[str, torch.Tensor] = field(default_factory=dict)
     metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    scales: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """A safetensors file; the same certificate gives the same bytes."""
@@ -56,6 +59,7 @@ class Certificate:
 
         tensors = {f"multipliers/{name}": value for name, value in self.multipliers.items()}
         tensors |= {f"metrics/{name}": value for name, value in self.metrics.items()}
+        tensors |= {f"scales/{name}": value for name, value in self.scales.items()}
         about = {"format": _FORMAT, "cuts": list(self.cuts), "forms": list(self.forms)}
         return bytes(save({name: value.clone() for name, value in tensors.items()}, {_KEY: json.dumps(about)}))
 
@@ -81,7 +85,7 @@ class Certificate:
         cuts, forms = _texts(about.get("cuts")), _texts(about.get("forms"))
         if cuts is None or forms is None or len(forms) != len(cuts) + 1 or not set(forms) <= set(FORMS):
             raise CertificateError("its list of parts is damaged")
-        kinds: dict[str, dict[str, torch.Tensor]] = {"multipliers": {}, "metrics": {}}
+        kinds: dict[str, dict[str, torch.Tensor]] = {"multipliers": {}, "metrics": {}, "scales": {}}
         for key, value in tensors.items():
             kind, _, name = key.partition("/")
             if kind not in kinds:

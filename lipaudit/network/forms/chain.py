@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import torch
 
-from lipaudit.network.forms.balance import balanced, by_channel, energies
 from lipaudit.network.forms.certificate import Certificate
 from lipaudit.network.forms.elimination import InfeasibleError
 from lipaudit.network.forms.forward import forward_multipliers
@@ -65,9 +64,7 @@ class Chain:
             self.unknowns = self.places[cut.name].stop
 
     def start(self, how: str) -> torch.Tensor:
-        """Feasible multipliers and metrics: "norm", "balanced" and "perron" from the outputs to the inputs, "forward" from the inputs on.
-
-        "norm" is the product rule; "balanced" is the product rule where channels are scaled so that they have equal weight.
+        """Feasible multipliers and metrics: "norm" and "perron" from the outputs to the inputs, "forward" from the inputs on.
 
         Raises:
             InfeasibleError: if there are none; "forward" has some for one segment that is a chain of layers.
@@ -75,37 +72,15 @@ class Chain:
         logs = torch.zeros(self.unknowns, dtype=torch.float64)
         if how == "forward":
             return self._forward(logs)
-        energy = self._energies() if how == "balanced" else None
-        behind = {part.output.name for part in self.parts if isinstance(part, Scalar)}
         for part in reversed(self.parts):
             if isinstance(part, Scalar):
                 continue  # its metric stays 1
-            form, space = part.start(logs, self._metrics(part.program.outputs, logs), how, energy)
+            form, space = part.start(logs, self._metrics(part.program.outputs, logs), how)
             (source, *others) = part.program.inputs
-            if others or source.name not in self.places:
-                continue
-            if how == "perron":
+            if how == "perron" and not others and source.name in self.places:
                 own = _by_channel(joined(form, [source], space), part, source)
                 logs[self.places[source.name]] = perron_weights(own, own.shape[-1], channels(source)).log()
-            elif energy is not None and source.name not in behind:
-                diagonal, columns = form.stacked([source.name], [space.positions(source)])
-                own = by_channel(diagonal.mean(0) + (columns.abs() ** 2).sum(2).mean(0), source, space)
-                logs[self.places[source.name]] = balanced(own, energy[source.name]).log()
         return logs
-
-    def _energies(self) -> dict[str, torch.Tensor]:
-        """The energy of every tensor of a segment; of the output of a constant it is 1."""
-        inputs = {
-            tensor.name: torch.ones(channels(tensor), dtype=torch.float64) for tensor in self.parts[0].program.inputs
-        }
-        result = dict[str, torch.Tensor]()
-        for part in self.parts:
-            if isinstance(part, Segment):
-                result |= energies(part.program, part.space, {t.name: inputs[t.name] for t in part.program.inputs})
-                inputs = {t.name: result[t.name] for t in part.program.outputs}
-            else:
-                inputs = {part.output.name: torch.ones(channels(part.output), dtype=torch.float64)}
-        return result
 
     def _forward(self, logs: torch.Tensor) -> torch.Tensor:
         part = self.parts[0]
@@ -177,6 +152,19 @@ class Chain:
                 if source.name in self.places:
                     scaled[self.places[source.name]] += gained
         return scaled
+
+    def depths(self) -> torch.Tensor:
+        """How many constraints of its segment are at or behind that of each multiplier; 0 for the weights of metrics.
+
+        The form before a constraint is homogeneous in its multipliers and the form behind it. Multipliers times (1 + e)^k, k their depths,
+        are as feasible for forms that have grown by up to a factor 1 + e per constraint, and inside of the feasible set for the others.
+        """
+        depths = torch.zeros(self.unknowns, dtype=torch.float64)
+        for part in self.parts:
+            if isinstance(part, Segment):
+                for k, step in enumerate(reversed(part.constraints), start=1):
+                    depths[part.places[step.output.name]] = k
+        return depths
 
     def taken_over(self, other: Chain, absolute: torch.Tensor) -> torch.Tensor | None:
         """A point of this chain from one of a chain of the same network with more cuts, in absolute terms; None if the spaces differ.

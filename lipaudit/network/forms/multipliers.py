@@ -6,7 +6,7 @@ optimum (:mod:`lipaudit.network.forms.elimination`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -100,41 +100,26 @@ def start(
     columns: torch.Tensor | None,
     how: str,
     space: Space,
-    weigh: Callable[[torch.Tensor], torch.Tensor],
     *,
     coupled: bool = False,
 ) -> torch.Tensor:
     """Logarithms of multipliers for which t - H > 0, for H = D + U U*: from D and the norm of U U*, or unit by unit ("perron").
 
     For a form h I and slopes in [a, b], t = h (1 + |a + b| / (b - a)) gives h max(a^2, b^2), the product rule. Unit by unit h becomes
-    |H| p / p for the leading eigenvector p of |H|: diag(|H| p / p) - H is diagonally dominant in the metric p. With weights s, one per
-    position, h is the norm of S^-1/2 U U* S^-1/2 and D + h S takes its place.
+    |H| p / p for the leading eigenvector p of |H|: diag(|H| p / p) - H is diagonally dominant in the metric p.
 
     Where the form is ``coupled`` with other tensors y that stay, maximising over z leaves H_yy + H_yz (t - H)^-1 H_zy <=
     H_yy (1 + h / (t - h)): t is at least 2 h, which no more than doubles H_yy. With t hardly above h it would be a million times as much.
-
-    Args:
-        step: the constraint.
-        diagonal: D.
-        columns: U.
-        how: "perron", or another name.
-        space: where the form lives.
-        weigh: s for the diagonal of the form.
-        coupled: whether the form has columns at other tensors.
     """
     number, positions = count(step, space), space.positions(step.output)
     own = torch.zeros(positions, dtype=torch.float64) if diagonal is None else diagonal.amax(0)
-    s = torch.ones(positions, dtype=torch.float64)
-    if columns is not None and isinstance(step, Slopes | Windows):
-        s = weigh(own + (columns.abs() ** 2).sum(2).mean(0))
-        columns = columns * s.rsqrt()[:, None]
     if how == "perron" and columns is not None and isinstance(step, Slopes | Windows) and positions <= _MOST_BY_UNIT:
         matrix = columns @ columns.mH
-        matrix = matrix + torch.diag_embed(own / s)
-        weights = perron_weights(matrix, positions, number) * (1 + 1e-4) * s[:number]
+        matrix = matrix + torch.diag_embed(own)
+        weights = perron_weights(matrix, positions, number) * (1 + 1e-4)
     else:
         norm = 0.0 if columns is None else largest_square(columns)
-        weights = (own + norm * s).clamp_min(1e-280) * (1 + 1e-6)
+        weights = (own + norm).clamp_min(1e-280) * (1 + 1e-6)
         if isinstance(step, Slopes | Windows):
             units = space.units(step.output)
             weights = torch.zeros(number, dtype=torch.float64).scatter_reduce_(0, units, weights, "amax")

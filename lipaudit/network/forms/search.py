@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 Objective = Callable[[torch.Tensor], tuple[float, torch.Tensor] | None]
 
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A point, its value, the evaluations that it took, and whether it was held up at the edge of the set rather than at a minimum."""
+
+    point: torch.Tensor
+    value: float
+    evaluations: int
+    stuck: bool = False
+
+
 _MEMORY, _SUFFICIENT, _HALVINGS = 20, 1e-4, 25
 # How much longer a step may be than the last one was, and how many small ones in a row end the search.
 _GROWTH, _SMALL_STEPS = 4.0, 4
+# A search that ends with a step that short, of what its direction asked for, ends at the edge of the set.
+_SHORT = 2.0**-6
 # No unknown, the logarithm of a multiplier, moves further than this in one step.
 _LONGEST = 1.0
 
@@ -26,8 +40,8 @@ def minimise(
     evaluations: int,
     tolerance: float = 1e-9,
     ended: Callable[[], bool] = lambda: False,
-) -> tuple[torch.Tensor, float, int]:
-    """A point of smaller value, its value, and the number of evaluations that it took.
+) -> Found:
+    """A point of smaller value.
 
     Args:
         objective: value and gradient, None outside of the set where it is defined.
@@ -36,16 +50,16 @@ def minimise(
         tolerance: the search ends where four steps in a row lower the value by less each.
         ended: asked before every evaluation but the first whether the search is to end where it is.
 
-    >>> x, value, _ = minimise(lambda x: (float((x**2).sum()), 2 * x), torch.ones(2), 50)
-    >>> value < 1e-12
-    True
+    >>> found = minimise(lambda x: (float((x**2).sum()), 2 * x), torch.ones(2), 50)
+    >>> found.value < 1e-12, found.stuck
+    (True, False)
     """
     first = objective(start)
     if first is None:
         raise ValueError("the start of the search must be a point where the function is defined")
     x, (value, slope), used = start, first, 1
     pairs: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=_MEMORY)
-    longest_step, small = 1.0, 0
+    longest_step, small, stuck = 1.0, 0, False
     while used < evaluations and not ended():
         direction = _direction(slope, pairs)
         along = float(slope @ direction)
@@ -70,6 +84,7 @@ def minimise(
             step /= 2
         if accepted is None:
             if not pairs or used >= evaluations or ended():
+                stuck = not pairs
                 break
             pairs.clear()
             longest_step = 1.0
@@ -84,8 +99,9 @@ def minimise(
         x, value, slope = x + moved, accepted[0], accepted[1]
         small = small + 1 if fallen < tolerance else 0
         if small == _SMALL_STEPS:
+            stuck = step < _SHORT
             break
-    return x, value, used
+    return Found(x, value, used, stuck)
 
 
 def _direction(slope: torch.Tensor, pairs: deque[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:

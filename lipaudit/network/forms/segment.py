@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.network.forms.balance import balanced, by_channel
 from lipaudit.network.forms.cost import ALL_EIGENVALUES
 from lipaudit.network.forms.elimination import (
     Choice,
@@ -85,23 +84,11 @@ class Segment:
             first = self.places[step.output.name].stop
         return first
 
-    def start(
-        self,
-        logs: torch.Tensor,
-        outer: Mapping[str, torch.Tensor],
-        how: str,
-        energy: Mapping[str, torch.Tensor] | None = None,
-    ) -> tuple[Form, Space]:
+    def start(self, logs: torch.Tensor, outer: Mapping[str, torch.Tensor], how: str) -> tuple[Form, Space]:
         """Fill in multipliers from the outputs to the inputs that are feasible at the frequencies that are searched on.
 
         Where their forms do not fit into memory at once, each part raises the multipliers to what it needs, in two rounds: what a later
         part raises makes the forms of an earlier one larger, by less than the room that a start leaves.
-
-        Args:
-            logs: the logarithms, filled in.
-            outer: the weights at the outputs.
-            how: how multipliers are chosen (:func:`~lipaudit.network.forms.multipliers.start`).
-            energy: of every tensor (:mod:`lipaudit.network.forms.balance`), with which its channels are weighed.
 
         Returns:
             the form at the inputs of the last part, and the frequencies that it is of.
@@ -109,10 +96,8 @@ class Segment:
         Raises:
             InfeasibleError: where rounding leaves none.
         """
-        self.forget()
         spaces = in_parts(self.program, self.searched, kept=False)
         begun = set[str]()
-        weights = dict[str, torch.Tensor]()
         for space in spaces if len(spaces) == 1 else (*spaces, *spaces):
             form = self._outer(outer)
 
@@ -123,15 +108,8 @@ class Segment:
                 space: Space = space,
                 form: Form = form,
             ) -> torch.Tensor:
-                def weigh(own: torch.Tensor, tensor: Tensor = step.output) -> torch.Tensor:
-                    if energy is None:
-                        return torch.ones_like(own)
-                    if tensor.name not in weights:
-                        weights[tensor.name] = balanced(by_channel(own, tensor, space), energy[tensor.name])
-                    return weights[tensor.name][space.metric_units(tensor)]
-
                 place = self.places[step.output.name]
-                needed = start(step, diagonal, columns, how, space, weigh, coupled=bool(form.columns))
+                needed = start(step, diagonal, columns, how, space, coupled=bool(form.columns))
                 logs[place] = torch.maximum(logs[place], needed) if step.output.name in begun else needed
                 begun.add(step.output.name)
                 return logs[place].exp()

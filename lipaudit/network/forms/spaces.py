@@ -90,6 +90,9 @@ class DenseSpace:
 
     extends_by_zero = False
 
+    def __init__(self) -> None:
+        self._maps: dict[Linear, list[DenseMap]] = {}
+
     def positions(self, tensor: Tensor) -> int:
         """The entries."""
         return tensor.size
@@ -105,8 +108,10 @@ class DenseSpace:
         return torch.arange(channels(tensor)).repeat_interleave(tensor.size // channels(tensor))
 
     def maps(self, step: Linear) -> list[DenseMap]:
-        """The node, evaluated."""
-        return [DenseMap(step, i) for i in range(len(step.sources))]
+        """The node, evaluated; matrices that were written out are kept."""
+        if step not in self._maps:
+            self._maps[step] = [DenseMap(step, i) for i in range(len(step.sources))]
+        return self._maps[step]
 
     def window_squares(self, step: Windows, t: torch.Tensor) -> torch.Tensor:
         """Every window by itself."""

@@ -27,15 +27,19 @@ SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
 """How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left."""
 # A stage is off by some 1 / sharpness. It ends where a step gains less than this part of that.
 _CONVERGED = 0.0003
+# How far a point at the edge of the feasible set is moved inwards, one after the other, and the gain in log L^2 that is worth it.
+_INWARDS, _WORTH = (0.1, 0.03, 0.01), 1e-3
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
 _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
+# What they are raised by then, each constraint's by more than those behind it: where the forms of several are nearly singular at once.
+_GRADED = (2.0**-16, 2.0**-12, 2.0**-9)
 # The smallest multipliers where those prove nothing either, as parts of the bound of L^2.
 _LEAST = (2.0**-40, 2.0**-30, 2.0**-20)
 # How far a point that is not feasible everywhere is moved towards one that is.
 _MOVED = (2.0**-16, 2.0**-12, 2.0**-9, 2.0**-6, 2.0**-3)
 FAILURES = (InfeasibleError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
 """What a point raises at which the forms prove nothing."""
-_STARTS = ("norm", "balanced", "forward", "perron")
+_STARTS = ("norm", "forward", "perron")
 # What a start with its value, a look at all frequencies and a proof cost in evaluations of value and gradient.
 START, LOOK, _PROOF = 1.5, 0.7, 2.0
 # What two values without derivatives cost.
@@ -86,16 +90,16 @@ def tighten(
     """
     watch = watch or Watch()
     whole = max(_cost(chain), 1.0)
-    looks, hows = _choose(chain, work), list(_STARTS)
+    looks = _choose(chain, work)
     remaining = work - (_PROOF + looks * LOOK) * whole
     if start is None or not _proves(chain, start):
-        start, hows = _start(chain, remaining / max(_cost(chain), 1.0), hows)
-        remaining -= len(hows) * START * _cost(chain)
+        start, tried = _start(chain, remaining / max(_cost(chain), 1.0))
+        remaining -= tried * START * _cost(chain)
     anchor = logs = start
     for _ in range(_RESTARTS if looks else 0):
         if _look(chain, logs):
             break
-        anchor = logs = _start(chain, 0, hows)[0]
+        anchor = logs = _start(chain, 0)[0]
     used = 0
     for left in range(looks - 1, 0, -1):
         logs, spent = _searched(chain, logs, remaining * (2 / 3 if left > 1 else 1), watch, sharpness)
@@ -148,19 +152,16 @@ def _choose(chain: Chain, work: float) -> int:
     return looks
 
 
-def _start(chain: Chain, evaluations: float, hows: Sequence[str]) -> tuple[torch.Tensor, list[str]]:
-    """The multipliers of the best start, and those that were tried, the best first.
-
-    The first is tried, and the second where the evaluations allow it at all: where they allow few steps a start is worth more than
-    these. The others are tried where they leave some steps.
-    """
+def _start(chain: Chain, evaluations: float) -> tuple[torch.Tensor, int]:
+    """The multipliers of the best start, and how many were tried: one at least, more where the evaluations allow some steps from them."""
     best: tuple[float, torch.Tensor] | None = None
-    tried = list[str]()
-    for how in hows:
-        needed = (len(tried) + 1) * START
-        if best is not None and needed > (evaluations if len(tried) == 1 else evaluations / 4):
+    tried = 0
+    for how in _STARTS:
+        if best is not None and (tried + 1) * START > evaluations / 4:
             break
-        tried.append(how)
+        tried += 1
+        for segment in _segments(chain):
+            segment.forget()
         try:
             logs = chain.start(how)
             value, _ = chain.value(logs, math.inf)
@@ -168,11 +169,8 @@ def _start(chain: Chain, evaluations: float, hows: Sequence[str]) -> tuple[torch
             continue
         if best is None or value < best[0]:
             best = value, logs
-            tried.insert(0, tried.pop())
     if best is None:
         raise InfeasibleError("the start of the search")
-    for segment in _segments(chain):
-        segment.forget()
     return best[1], tried
 
 
@@ -181,13 +179,39 @@ def _searched(
 ) -> tuple[torch.Tensor, int]:
     """A point that is no worse within an amount of work, and the evaluations that it took.
 
+    A search can end at the edge of the feasible set, on a slope that leads out of it. It goes on from inside of the set then.
+    """
+    remaining = int(work / max(_cost(chain), 1.0) - _COMPARED)
+    logs, used, stuck = _in_stages(chain, logs, remaining, watch, sharpness)
+    inwards = iter(_INWARDS)
+    while stuck and remaining - used >= _PER_STAGE and not watch.ended:
+        amount = next(inwards, None)
+        if amount is None:
+            break
+        inside = logs + amount * chain.depths()
+        before = _value(chain, logs)
+        if math.isinf(_value(chain, inside)):
+            continue
+        moved, spent, stuck = _in_stages(chain, inside, remaining - used, watch, sharpness[-len(_INWARDS) :])
+        used += spent
+        if before - _value(chain, moved) > _WORTH:
+            logs, inwards = moved, iter(_INWARDS)
+        stuck = True
+    return logs, used
+
+
+def _in_stages(
+    chain: Chain, logs: torch.Tensor, remaining: int, watch: Watch, sharpness: Sequence[float]
+) -> tuple[torch.Tensor, int, bool]:
+    """A point that is no worse after some evaluations, how many these were, and whether the last stage could not go on.
+
     What is minimised is smoothed: its minimum may be above the start where there was little work.
     """
     each, begun = max(_cost(chain), 1.0), logs
-    remaining, used = work / each - _COMPARED, 0
-    stages = sharpness[: max(int(remaining) // _PER_STAGE, 1)]
+    used, stuck = 0, False
+    stages = sharpness[: max(remaining // _PER_STAGE, 1)]
     for stage, sharp in enumerate(stages):
-        share = int(remaining) // (2 if stage + 1 < len(stages) else 1)
+        share = (remaining - used) // (2 if stage + 1 < len(stages) else 1)
         if not chain.unknowns or share < 2 or watch.ended:
             continue
 
@@ -199,10 +223,10 @@ def _searched(
             watch.evaluated(each, value / 2)
             return None if math.isinf(value) else (value, slope)
 
-        logs, _, spent = minimise(objective, logs, share, _CONVERGED / sharp, lambda: watch.ended)
-        used += spent
-        remaining -= spent
-    return (begun if used and _value(chain, begun) < _value(chain, logs) else logs), used
+        found = minimise(objective, logs, share, _CONVERGED / sharp, lambda: watch.ended)
+        logs, stuck = found.point, found.stuck
+        used += found.evaluations
+    return (begun if used and _value(chain, begun) < _value(chain, logs) else logs), used, stuck
 
 
 def _value(chain: Chain, logs: torch.Tensor) -> float:
@@ -251,8 +275,11 @@ def _feasible(chain: Chain, logs: torch.Tensor, terms: list[float], anchor: torc
 def _proved(chain: Chain, logs: torch.Tensor, anchor: torch.Tensor, used: int) -> Tightened:
     best: Tightened | None = None
     value, _ = chain.value(logs, math.inf)
+    sampled = any(segment.chosen is not None for segment in _segments(chain))
     moved = _moved(chain, logs, chain.terms(logs), anchor)
-    candidates = (*_raised(chain, logs), *moved, *_at_least(chain, logs, value))
+    candidates = (
+        *_raised(chain, logs), *graded(chain, logs, _GRADED), *_at_least(chain, logs, value), *moved,
+    )  # fmt: skip
     for candidate in candidates:
         try:
             log_upper, terms = chain.certified(candidate)
@@ -260,7 +287,7 @@ def _proved(chain: Chain, logs: torch.Tensor, anchor: torch.Tensor, used: int) -
             continue
         if best is None or log_upper < best.log_upper:
             best = Tightened(chain, candidate, log_upper, tuple(terms), used)
-        if anchor is not logs or log_upper <= value / 2 + _LOST:
+        if sampled or log_upper <= value / 2 + _LOST:
             break
     if best is None:
         raise InfeasibleError("the proof of what was found")
@@ -272,6 +299,16 @@ def _raised(chain: Chain, logs: torch.Tensor) -> Iterator[torch.Tensor]:
     multipliers = _multipliers(chain, logs)
     for amount in _RAISED:
         yield logs + amount * multipliers
+
+
+def graded(chain: Chain, logs: torch.Tensor, amounts: Sequence[float]) -> Iterator[torch.Tensor]:
+    """Larger multipliers, each constraint's by more than those behind it: times (1 + e)^k for their depths k and every amount e.
+
+    As forms grow by at most a factor 1 + e per constraint with larger weights, there is an e for which they prove something.
+    """
+    depths = chain.depths()
+    for amount in amounts:
+        yield logs + math.log1p(amount) * depths
 
 
 def _at_least(chain: Chain, logs: torch.Tensor, value: float) -> Iterator[torch.Tensor]:

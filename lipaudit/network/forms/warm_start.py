@@ -6,7 +6,6 @@ Nothing is believed: the numbers are a point like any other, and what is found f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +17,7 @@ from lipaudit.network.forms.cost import cost
 from lipaudit.network.forms.proof import Part
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.steps import Program
-from lipaudit.network.forms.tighten import FAILURES, LOOK, START, START_AND_PROOF
+from lipaudit.network.forms.tighten import FAILURES, LOOK, START, START_AND_PROOF, graded
 from lipaudit.network.propagate import Propagation
 
 # By how much multipliers are raised, one after the other, until they prove something of the new weights: a little, to twice.
@@ -86,26 +85,10 @@ def chain_of(certificate: Certificate, program: Program, propagation: Propagatio
     return chain, logs
 
 
-def raised(chain: Chain, logs: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The multipliers as they are, then larger ones, each constraint's by more than those behind it.
-
-    The form before a constraint is homogeneous in its multipliers and the form behind it. So where a form grows by at most a factor
-    1 + e per constraint, as with larger weights, multipliers raised by (1 + e)^k, k constraints before the end of a segment, are as
-    far above it as they were.
-    """
-    order = torch.zeros_like(logs)
-    for part in chain.parts:
-        if isinstance(part, Segment):
-            for k, step in enumerate(reversed(part.constraints), start=1):
-                order[part.places[step.output.name]] = k
-    for amount in _RAISED:
-        yield logs + math.log1p(amount) * order
-
-
 def _known(chain: Chain, logs: torch.Tensor, evaluations: float) -> tuple[tuple[float, torch.Tensor | None], float]:
     """The first of the raised points that proves something, with log L^2, and what it took in evaluations."""
     spent = 0.0
-    for point in raised(chain, logs):
+    for point in graded(chain, logs, _RAISED):
         if spent + LOOK > evaluations:
             break
         spent += LOOK

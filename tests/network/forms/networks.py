@@ -247,7 +247,7 @@ def searched(chain: Chain, evaluations: int = 15, sharpness: float = 50.0) -> to
             return None
 
     logs = chain.start("norm")
-    return minimise(objective, logs, evaluations)[0] if chain.unknowns else logs
+    return minimise(objective, logs, evaluations).point if chain.unknowns else logs
 
 
 def proved(chain: Chain, logs: torch.Tensor) -> float:

@@ -160,3 +160,20 @@ def test_constraints_side_by_side_leave_each_other_room(formula: Formula, width:
     product = network_problem(example.net, example.shape).propagation.network.log_upper
     result = tighten(one_segment(steps_of(example), per_frequency=False), 5e9)
     assert math.log(largest_stretch(example)) <= result.log_upper < product
+
+
+def test_what_a_search_finds_for_few_inputs_is_not_lost_in_the_proof() -> None:
+    """The forms of all layers are nearly singular there: multipliers that are all raised alike still prove nothing."""
+    torch.manual_seed(0)
+    layers = [dense(2, 20), dense(20, 20), dense(20, 20), dense(20, 1)]
+
+    def formula(x: torch.Tensor, *all_of_them: nn.Module) -> torch.Tensor:
+        for layer in all_of_them[:-1]:
+            x = torch.relu(layer(x))
+        return all_of_them[-1](x)
+
+    chain = one_segment(steps_of(case((1, 2), formula, *layers)), per_frequency=False)
+    result = tighten(chain, 5e10)
+    searched = float(chain.by_frequency(result.logs)[0].max()) / 2
+    assert result.log_upper <= searched + 1e-3
+    assert result.log_upper <= -1.13
