@@ -22,6 +22,7 @@ from lipaudit.network.forms.search import minimise
 from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.symbol_space import SymbolSpace
 from lipaudit.network.forms.watch import Watch
+from lipaudit.network.forms.widening import widened
 
 SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
 """How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left."""
@@ -29,6 +30,9 @@ SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
 _CONVERGED = 0.0003
 # How far a point at the edge of the feasible set is moved inwards, one after the other, and the gain in log L^2 that is worth it.
 _INWARDS, _WORTH = (0.1, 0.03, 0.01), 1e-3
+# Inputs are widened by these parts of the first layer's norm, one after the other, in the last stages of a search; and how far a point is
+# raised for it to prove something of wider inputs.
+_WIDER, _LAST, _INSIDE = (0.3, 0.1, 0.03, 0.01, 0.003), 3, (0.0, 2.0**-6, 2.0**-3, 1.0, 7.0)
 # What multipliers are raised by, one after the other, where those that were found prove nothing or little.
 _RAISED = (0.0, 2.0**-30, 2.0**-22, 2.0**-16)
 # What they are raised by then, each constraint's by more than those behind it: where the forms of several are nearly singular at once.
@@ -179,10 +183,14 @@ def _searched(
 ) -> tuple[torch.Tensor, int]:
     """A point that is no worse within an amount of work, and the evaluations that it took.
 
-    A search can end at the edge of the feasible set, on a slope that leads out of it. It goes on from inside of the set then.
+    A search can end at the edge of the feasible set, on a slope that leads out of it. It goes on from inside of the set then, before that
+    with wider inputs where these are few.
     """
     remaining = int(work / max(_cost(chain), 1.0) - _COMPARED)
     logs, used, stuck = _in_stages(chain, logs, remaining, watch, sharpness)
+    if stuck:
+        logs, spent = _with_wider_inputs(chain, logs, remaining - used, watch, sharpness)
+        used += spent
     inwards = iter(_INWARDS)
     while stuck and remaining - used >= _PER_STAGE and not watch.ended:
         amount = next(inwards, None)
@@ -192,12 +200,29 @@ def _searched(
         before = _value(chain, logs)
         if math.isinf(_value(chain, inside)):
             continue
-        moved, spent, stuck = _in_stages(chain, inside, remaining - used, watch, sharpness[-len(_INWARDS) :])
+        moved, spent, stuck = _in_stages(chain, inside, remaining - used, watch, sharpness[-_LAST:])
         used += spent
         if before - _value(chain, moved) > _WORTH:
             logs, inwards = moved, iter(_INWARDS)
         stuck = True
     return logs, used
+
+
+def _with_wider_inputs(
+    chain: Chain, logs: torch.Tensor, remaining: int, watch: Watch, sharpness: Sequence[float]
+) -> tuple[torch.Tensor, int]:
+    """A point that is no worse, by way of networks with more inputs that reach the first layer less and less, and the evaluations."""
+    point, used = logs, 0
+    for amount in _WIDER:
+        wide = widened(chain, amount)
+        if wide is None or remaining - used < _PER_STAGE or watch.ended:
+            break
+        start = next((p for p in graded(chain, point, _INSIDE) if math.isfinite(_value(wide, p))), None)
+        if start is None:
+            break
+        point, spent, _ = _in_stages(wide, start, remaining - used, watch, sharpness[-_LAST:])
+        used += spent
+    return (point if _value(chain, point) < _value(chain, logs) else logs), used
 
 
 def _in_stages(
