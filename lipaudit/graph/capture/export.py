@@ -247,6 +247,8 @@ class _Reader:
                     "what depends on that number cannot be followed. Keep it a tensor, or audit the parts around it"
                 )
             return None  # assertions and the like
+        if len(outputs) == 1 and (empty := _without_entries(outputs[0])) is not None:
+            return empty if isinstance(value, torch.Tensor) else (empty,)
         self.nodes.append(Node(node.name, op, arguments, outputs, _module_path(node)))
         if isinstance(value, torch.Tensor):
             return Ref(node.name, outputs[0])
@@ -257,6 +259,8 @@ class _Reader:
         picked = source[index]
         if not isinstance(picked, Ref):
             return picked
+        if (empty := _without_entries(picked.info)) is not None:
+            return empty
         self.nodes.append(
             Node(node.name, "getitem", {"self": picked, "index": index}, (picked.info,), _module_path(node))
         )
@@ -307,6 +311,11 @@ def _info(value: torch.Tensor) -> TensorInfo:
             f"the network has a tensor of data-dependent shape {tuple(value.shape)}; it cannot be audited"
         )
     return TensorInfo(tuple(value.shape), value.dtype)
+
+
+def _without_entries(info: TensorInfo) -> Constant | None:
+    """A tensor that has no entries does not depend on the input: batch norms return two of them in evaluation mode."""
+    return Constant(torch.empty(info.shape, dtype=info.dtype)) if 0 in info.shape else None
 
 
 def _strip(name: str) -> str:

@@ -93,7 +93,7 @@ class _Builder:
         moved = replace(node, arguments=arguments)
         if node.op == "getitem" and isinstance(node["self"], Ref):
             source = self.values[node["self"].name]
-            if not isinstance(source, _Several):
+            if not isinstance(source, _Several | Ref):
                 self.values[node.name] = source[node["index"]]
                 return
         elif node.op not in ("input", "getitem") and not node.payload:
@@ -154,9 +154,9 @@ class _Builder:
         name = f"{whole.name}_{step.name}"
         if step.target is operator.getitem:
             source, index = args
-            if not isinstance(source, _Several):
+            if not isinstance(source, _Several | Ref):
                 return source[index]
-            ref = source[index]
+            ref = source if isinstance(source, Ref) else source[index]  # a list of one tensor
             return self._append(
                 Node(self._named(name), "getitem", {"self": ref, "index": index}, (ref.info,), whole.module)
             )

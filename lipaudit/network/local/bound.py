@@ -29,6 +29,8 @@ _KNOWN: WeakKeyDictionary[Extents, dict[tuple[bool, bool], Linearisation | NotLi
 
 def jacobian_at_centre(problem: Problem) -> Result:
     """The bound of all outputs together and of every output by itself; numerical, because derivatives are rounded."""
+    if not problem.graph.outputs:
+        return NotApplicable(NAME, "The outputs do not depend on the input.")
     try:
         lines = linearise(problem)
         network, each = _bounds(lines, problem.graph.outputs)
@@ -42,11 +44,17 @@ def jacobian_at_centre(problem: Problem) -> Result:
 
 
 def _bounds(lines: Linearisation, names: Sequence[str]) -> tuple[Value, dict[str, Value]]:
-    """Of all outputs together, and of each."""
-    each = {name: _value(lines.bounds(lines.outputs([name])).norm) for name in dict.fromkeys(names)}
+    """Of all outputs together, and of each; ``names`` are those of the simplified graph.
+
+    An operation that a scale was folded into has the scaled values under the same name there, so that the outputs are those of the graph
+    that is linearised, in the same order.
+    """
+    own = dict(zip(names, lines.graph.outputs, strict=True))
+    each = {name: _value(lines.bounds(lines.outputs([output])).norm) for name, output in own.items()}
     if len(names) == 1:
         return each[names[0]], each
-    return _smaller(_value(lines.bounds(lines.outputs(names)).norm), join_outputs([each[n] for n in names])), each
+    together = _value(lines.bounds(lines.outputs(lines.graph.outputs)).norm)
+    return _smaller(together, join_outputs([each[n] for n in names])), each
 
 
 def _bounds_of_whole_operations(problem: Problem, lines: Linearisation) -> Iterator[tuple[Value, dict[str, Value]]]:

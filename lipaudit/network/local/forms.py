@@ -26,11 +26,13 @@ from lipaudit.spectral.bracket import Rigor
 
 def forms_on_domain(problem: Problem) -> Result:
     """One dense form of the whole network on a domain; numerical, because derivatives at the centre are rounded."""
+    if not problem.graph.outputs:
+        return NotApplicable(NAME, "The outputs do not depend on the input.")
     if problem.work <= 0:
         return NotApplicable(NAME, "No work is allowed beyond the product of the operations' constants.")
     try:
         lines = linearise(problem)
-        program = local_program(lines, problem.graph.outputs)
+        program = local_program(lines, lines.graph.outputs)
         space, limits = DenseSpace(), limits_for(problem.work)
         if max(t.size for t in program.tensors) > limits.entries or cost(program, space) > limits.work:
             return NotApplicable(NAME, "Dense forms on the domain take more operations than the work allows.")

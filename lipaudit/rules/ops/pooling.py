@@ -83,7 +83,7 @@ def _windows(node: Node) -> list[list[range]]:
 def max_pool(node: Node, _settings: Settings) -> Effect:
     """3x3 windows with stride 2 cover a pixel up to 4 times: 2; without overlap 1."""
     windows = _windows(node)
-    if any(len(window) == 0 for axis in windows for window in axis):
+    if _reads_padding_only(windows):
         return Effect.unsupported("a window of max pooling reads padding only: its output is minus infinity")
     return stretch(node, {"self": root(math.prod(largest_cover(axis) for axis in windows))})
 
@@ -214,7 +214,7 @@ def averaged_entries(node: Node, intervals: tuple[Interval, ...]) -> Interval:
 
 
 @(MAX_POOL | MAX_POOL_AND_PLACES | ADAPTIVE_MAX_POOL).movement
-def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
+def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement | None:
     """A window whose largest entry w is certain picks it, and is linear; elsewhere another candidate j may be picked.
 
     Two entries of a window: |v_j - v_w|^2 <= 2 (v_j^2 + v_w^2), summed over windows at most twice the largest cover of a position. The
@@ -224,6 +224,8 @@ def winners_move(node: Node, operands: tuple[Neighbourhood, ...]) -> Movement:
     """
     (rows,) = operands
     windows = _windows(node)
+    if _reads_padding_only(windows):
+        return None
     axes, shape = len(windows), node.outputs[0].shape
     members = _members(windows, tuple(rows.centre.shape[-axes:]))
 
@@ -256,6 +258,10 @@ def _choices(members: torch.Tensor, centre: torch.Tensor, candidates: torch.Tens
     return Choices(
         positions.gather(1, best.flatten()[:, None])[:, 0], others[:, 0], positions[others[:, 0], others[:, 1]]
     )
+
+
+def _reads_padding_only(windows: list[list[range]]) -> bool:
+    return any(len(window) == 0 for axis in windows for window in axis)
 
 
 def _members(windows: list[list[range]], sizes: tuple[int, ...]) -> torch.Tensor:
