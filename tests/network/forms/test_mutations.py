@@ -19,7 +19,8 @@ from lipaudit.network.forms.dense_maps import DenseMap
 from lipaudit.network.forms.filters import Filter
 from lipaudit.network.forms.spaces import DenseSpace
 from lipaudit.network.forms.steps import Groups, Slopes
-from lipaudit.network.forms.symbol_space import ChannelMap, SymbolSpace
+from lipaudit.network.forms.symbol_maps import ChannelMap
+from lipaudit.network.forms.symbol_space import SymbolSpace
 from tests.network.forms.networks import (
     F64,
     Case,
