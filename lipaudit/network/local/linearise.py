@@ -33,7 +33,6 @@ float64 without a margin, so that figures are numerical.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -43,10 +42,11 @@ from lipaudit.graph.linear import CONVOLUTIONS
 from lipaudit.graph.node import Constant, Graph, Node, parts
 from lipaudit.network.affine import is_affine
 from lipaudit.network.domain import Domain
+from lipaudit.network.local.backward_passes import BackwardPasses
 from lipaudit.network.local.constants import DETACHED, Constants, is_smooth
 from lipaudit.network.local.pieces import in_pieces, written_out
 from lipaudit.network.local.steps import Affine, Moving, Tensor
-from lipaudit.network.local.sums import SLACK, Bounds, Sums, absolute_sums, as_rows, reach
+from lipaudit.network.local.sums import SLACK, Bounds, reach
 from lipaudit.network.propagate import Propagation
 from lipaudit.network.rounding import affine_error, entrywise_error, own_error, passed_error
 from lipaudit.rules.effect import Status
@@ -54,8 +54,6 @@ from lipaudit.rules.entry_slopes import entry_slopes, is_entrywise
 from lipaudit.rules.movement import Move, Movement, slice_norms
 from lipaudit.rules.rule import has_movement, movement_of
 
-# Entries of all tensors that backward passes hold at once.
-_HELD = 2**24
 # Weights that are known less closely than this have no Jacobian that is known.
 _KNOWN = 2.0**-45
 
@@ -98,19 +96,17 @@ class Linearisation:
         pieces = in_pieces(graph)
         self._graph = pieces if whole else written_out(pieces, self._constants_of.are_followed)
         self.written_out = self._graph is not pieces
-        self._leaves: list[torch.Tensor] = []
-        self._terms: list[Moving] = []
         self.steps: list[Affine | Moving] = []
         self._known: dict[str, Tensor] = {}
         self.values: dict[str, Value] = {}
         self._costs: dict[str, float] = {}
-        # how far values are from the exact ones, and what affine nodes have added since the last of ``_terms`` and ``_rounded``
+        # how far values are from the exact ones, and what affine nodes have added since the last point of a backward pass
         self._errors: dict[str, Value] = {}
         self._fresh: dict[str, Value] = {}
-        self._rounded: list[tuple[torch.Tensor, torch.Tensor]] = []
         if not domain.radii:
             raise NotLinearisableError("the domain has no centre")
         self._reach = reach(domain)
+        self._passes = BackwardPasses(self._reach)
         if any(0 in output.shape for node in self._graph for output in node.outputs):
             raise NotLinearisableError("a tensor has no entries")
         shapes = {node.name: node.outputs[0].shape for node in self._graph}
@@ -165,7 +161,7 @@ class Linearisation:
         if centre is None or not node.output.dtype.is_floating_point:
             raise NotLinearisableError(f"the domain has no centre for {node.name}")
         leaf = centre.detach().clone().requires_grad_()
-        self._leaves.append(leaf)
+        self._passes.leaves.append(leaf)
         return leaf
 
     def _nonlinear(self, node: Node, value: Value) -> Value:
@@ -186,7 +182,7 @@ class Linearisation:
         elif not index:
             step = self._moving(node, value, index)
         step = step or self._replaced(node, value.detach(), index)
-        self._terms.append(step)
+        self._passes.terms.append(step)
         self.steps.append(step)
         return step.value, self._passed_on(step)
 
@@ -231,7 +227,7 @@ class Linearisation:
         """Count what affine nodes have added to a tensor, which is derived from then on like what other nodes add."""
         value, fresh = self.values[name], self._fresh[name]
         if isinstance(value, torch.Tensor) and value.requires_grad and bool((_tensor(fresh) != 0).any()):
-            self._rounded.append((value, _tensor(fresh)))
+            self._passes.rounded.append((value, _tensor(fresh)))
             self._fresh[name] = _nothing(value)
 
     def _own_error(
@@ -333,46 +329,7 @@ class Linearisation:
             value: a tensor of the network, or tensors joined.
             rows: (n, entries of the value).
         """
-        count = value.numel() if rows is None else len(rows)
-        chunk = max(1, _HELD // max(1, sum(t.numel() for t in self._points)))
-        sums = Sums(self._reach, chunk >= count)
-        for first in range(0, count, chunk):
-            size = min(chunk, count - first)
-            if rows is None:
-                part = torch.zeros(size, count, dtype=torch.float64)
-                part[torch.arange(size), first + torch.arange(size)] = 1.0
-            else:
-                part = rows[first : first + size]
-            sums.add(*self._pulled_back(value, part.reshape(size, *value.shape)))
-        return sums.bounds(value.shape if rows is None else torch.Size((count,)))
-
-    @property
-    def _points(self) -> list[torch.Tensor]:
-        return [*self._leaves, *(term.value for term in self._terms)]
-
-    def _pulled_back(
-        self, value: torch.Tensor, rows: torch.Tensor
-    ) -> tuple[torch.Tensor, list[tuple[Moving, torch.Tensor]], torch.Tensor]:
-        """J_v (rows, inputs), S_vz for the nodes that v depends on, and what rounding in affine nodes moves every row by."""
-        error = torch.zeros(len(rows), dtype=torch.float64)
-        if not value.requires_grad:
-            return torch.zeros(len(rows), sum(leaf.numel() for leaf in self._leaves), dtype=torch.float64), [], error
-        points = [*self._points, *(rounded for rounded, _ in self._rounded)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # where rows cannot be taken all at once, it takes longer
-            pulled = torch.autograd.grad(
-                value, points, rows, retain_graph=True, allow_unused=True, is_grads_batched=True
-            )
-        own, tails = pulled[: len(self._leaves)], pulled[len(self._leaves) : len(self._points)]
-        for (_, fresh), tail in zip(self._rounded, pulled[len(self._points) :], strict=True):
-            if tail is not None:
-                error = error + absolute_sums(tail, fresh)
-        jacobian = [
-            torch.zeros(len(rows), leaf.numel(), dtype=torch.float64) if part is None else as_rows(part)
-            for part, leaf in zip(own, self._leaves, strict=True)
-        ]
-        moving = [(term, tail) for term, tail in zip(self._terms, tails, strict=True) if tail is not None]
-        return torch.cat(jacobian, 1), moving, error
+        return self._passes.bounds(value, rows)
 
     @property
     def graph(self) -> Graph:
