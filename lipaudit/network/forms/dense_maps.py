@@ -174,7 +174,9 @@ class DenseMap:
 
 
 def convolve(payload: Convolution, value: torch.Tensor) -> torch.Tensor:
-    """The convolution of a batch in float64, transposed ones included."""
+    """The convolution of a batch, or of one tensor without a batch axis, in float64, transposed ones included."""
+    if value.dim() == len(payload.kernel_size) + 1:
+        return convolve(payload, value[None])[0]
     if not payload.transposed:
         return apply(payload, value.to(torch.float64))
     transposed = {1: torch.conv_transpose1d, 2: torch.conv_transpose2d, 3: torch.conv_transpose3d}[value.dim() - 2]

@@ -61,6 +61,8 @@ def as_filters(step: Linear) -> list[Filter]:
     """
     node, spatial = step.node, len(step.output.shape) - 2
     if node.op == CONVOLUTION:
+        if len(node.payload.kernel_size) != spatial:
+            raise NotRepresentableError(f"{node.name} reads one tensor without a batch axis")
         return [_convolution(node.payload)]
     if step.part is not None:
         return [_part_of(step, spatial)]
