@@ -56,6 +56,8 @@ def quadratic_forms(problem: Problem) -> Result:
         return NotApplicable(NAME, f"It has no forms for this network: {error}.")
     except InfeasibleError as error:
         return NotApplicable(NAME, f"No multipliers were found that prove a bound, at {error}.")
+    if tightened.log_upper >= problem.propagation.network.log_upper:
+        return NotApplicable(NAME, "The search found nothing below the product of the operations' constants.")
     chain = tightened.chain
     sizes = (
         f"{len(chain.parts)} segments, {chain.unknowns} multipliers and weights, {tightened.evaluations} evaluations"
