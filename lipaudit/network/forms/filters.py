@@ -11,7 +11,7 @@ from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.linear import CONVOLUTION, SCALE
 from lipaudit.graph.node import Constant, Node, Ref
 from lipaudit.network.entrywise import returns_its_operand
-from lipaudit.network.forms.spaces import is_spatial, window_geometry
+from lipaudit.network.forms.spaces import is_spatial, sliding_axes, window_geometry
 from lipaudit.network.forms.steps import Linear, Step
 from lipaudit.spectral.convolution.geometry import Convolution
 
@@ -60,9 +60,8 @@ def as_filters(step: Linear) -> list[Filter]:
         NotRepresentableError: if the step is none.
     """
     node, spatial = step.node, len(step.output.shape) - 2
+    check_has_batch(node, spatial)
     if node.op == CONVOLUTION:
-        if len(node.payload.kernel_size) != spatial:
-            raise NotRepresentableError(f"{node.name} reads one tensor without a batch axis")
         return [_convolution(node.payload)]
     if step.part is not None:
         return [_part_of(step, spatial)]
@@ -89,6 +88,13 @@ def as_filters(step: Linear) -> list[Filter]:
     if node.op in ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default"):
         return [_average(node, shapes[0], spatial)]
     raise NotRepresentableError(f"{node.op} has no matrix per frequency")
+
+
+def check_has_batch(node: Node, spatial: int) -> None:
+    """Raise :class:`NotRepresentableError` where a node slides along other axes than the last ones behind batch and channels."""
+    axes = sliding_axes(node)
+    if axes is not None and axes != spatial:
+        raise NotRepresentableError(f"{node.name} reads a tensor without a batch axis")
 
 
 def _convolution(payload: Convolution) -> Filter:

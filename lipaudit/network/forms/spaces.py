@@ -7,12 +7,14 @@ steps are as matrices. Blocks of forms are (frequencies, positions, positions); 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
 import torch
 
+from lipaudit.graph.linear import CONVOLUTION
 from lipaudit.graph.node import Node
 from lipaudit.network.forms.dense_maps import DenseMap
 from lipaudit.network.forms.steps import Groups, Linear, Tensor, Windows
@@ -85,6 +87,9 @@ def is_spatial(tensor: Tensor) -> bool:
     return len(tensor.shape) in (3, 4, 5) and tensor.shape[0] == 1 and math.prod(tensor.shape[2:]) > 1
 
 
+_SLIDING = re.compile(r"([123])d\.")
+
+
 class DenseSpace:
     """Every entry of every tensor is a position of its own, and a unit."""
 
@@ -145,7 +150,7 @@ def group_positions(step: Groups, shape: tuple[int, ...]) -> torch.Tensor:
 @lru_cache(maxsize=64)
 def window_pairs(node: Node, before: tuple[int, ...], after: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     """The pairs (output entry, input entry) of a maximum over windows."""
-    kernel, stride, padding, dilation = window_geometry(node, len(before) - 2)
+    kernel, stride, padding, dilation = window_geometry(node, sliding_axes(node) or len(before) - 2)
     spatial = len(kernel)
     index = torch.arange(math.prod(before[-spatial:])).reshape(before[-spatial:])
     out = torch.arange(math.prod(after[-spatial:])).reshape(after[-spatial:])
@@ -163,6 +168,14 @@ def window_pairs(node: Node, before: tuple[int, ...], after: tuple[int, ...]) ->
     one_members, one_entries = torch.cat(members), torch.cat(entries)
     shift = torch.arange(math.prod(before[:-spatial]))[:, None]
     return (one_members + shift * out.numel()).flatten(), (one_entries + shift * index.numel()).flatten()
+
+
+def sliding_axes(node: Node) -> int | None:
+    """Along how many axes, the last ones, a convolution, a pool or a resizing slides; None for other operations."""
+    if node.op == CONVOLUTION:
+        return len(node.payload.kernel_size)
+    named = _SLIDING.search(node.op)
+    return int(named[1]) if named else None
 
 
 def window_geometry(node: Node, spatial: int) -> tuple[list[int], list[int], list[int], list[int]]:

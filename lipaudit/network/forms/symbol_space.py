@@ -28,7 +28,7 @@ from dataclasses import replace
 import torch
 
 from lipaudit.network.forms.dense_maps import DenseMap
-from lipaudit.network.forms.filters import Filter, NotRepresentableError, as_filters, is_pool
+from lipaudit.network.forms.filters import Filter, NotRepresentableError, as_filters, check_has_batch, is_pool
 from lipaudit.network.forms.spaces import Map, channels, group_positions, is_spatial, window_geometry
 from lipaudit.network.forms.steps import Groups, Linear, Program, Tensor, Windows
 from lipaudit.network.forms.symbol_maps import ChannelMap, PoolMap, SymbolMap
@@ -257,6 +257,7 @@ def _resolutions(program: Program, filters: dict[str, list[Filter]]) -> dict[str
                 factors = [1 / s if filter_.transposed else float(s) for s in filter_.stride]
                 found.append(tuple(g * f for g, f in zip(spacing[source.name], factors, strict=True)))
         elif isinstance(step, Windows):
+            check_has_batch(step.node, len(step.output.shape) - 2)
             _, stride, _, _ = window_geometry(step.node, len(step.output.shape) - 2)
             if _ends_with_windows(program, step.output):
                 stride = [1] * len(stride)

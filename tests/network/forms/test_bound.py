@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -239,3 +240,24 @@ def test_what_never_differs_has_no_part_in_forms(tmp_path: Path) -> None:
     forms = next(bound for bound in network.bounds if bound.name == "forms")
     assert forms.upper_bound is not None, forms.reason
     assert lipaudit.verify(report, net, str(file)).verified
+
+
+@pytest.mark.parametrize(
+    ("layer", "formula"),
+    [
+        (nn.Conv1d(2, 2, 3), lambda x, a, b, c: b(functional.relu(c(functional.relu(a(x)).reshape(2, 9)))[None].flatten(1))),
+        (nn.Conv2d(1, 2, 2), lambda x, a, b, c: b(c(functional.relu(a(x)).reshape(1, 3, 6))[None].flatten(1))),
+        (nn.ConvTranspose2d(2, 1, 2), lambda x, a, b, c: b(c(functional.relu(a(x)).reshape(2, 3, 3))[None].flatten(1))),
+        (nn.MaxPool2d(2), lambda x, a, b, c: b(c(functional.relu(a(x)).reshape(1, 3, 6))[None].flatten(1))),
+        (nn.AvgPool2d(2, 1), lambda x, a, b, c: b(c(functional.relu(a(x)).reshape(1, 3, 6))[None].flatten(1))),
+    ],
+)  # fmt: skip
+def test_tensors_without_a_batch_axis_have_forms(layer: nn.Module, formula: Callable[..., torch.Tensor]) -> None:
+    torch.manual_seed(2)
+    first = dense(6, 18)
+    entries = formula(torch.zeros(1, 6), first, nn.Identity(), layer).numel()
+    example = case((1, 6), formula, first, dense(entries, 3), layer)
+    bound = bound_of(example, work=2e9)
+    assert (
+        largest_stretch(example) <= bound < math.exp(network_problem(example.net, (1, 6)).propagation.network.log_upper)
+    )
