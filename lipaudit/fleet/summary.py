@@ -9,7 +9,7 @@ from typing import Any
 
 from lipaudit.fleet.entry import FAILED, Entry
 from lipaudit.records.report import AuditReport
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs
 from lipaudit.text.numbers import count_text
 
 _ORDER = ("finite", "estimate", "unbounded", "unsupported", FAILED)
@@ -48,7 +48,7 @@ def row_of(entry: Entry, report: AuditReport | None, gates: list[str] | None = N
     if report is None:
         return Row(entry.spec, entry.options, problem=entry.error or "")
     network = report.network
-    first = next(iter(stretching(report)), None)
+    first = next(iter(costs(report)), None)
     return Row(
         entry.spec,
         entry.options,

@@ -117,7 +117,7 @@ _ALL = (
     Column("note", _note, 8),
     Column("reads", lambda r: ", ".join(r.inputs), 7),
     Column("folded", lambda r: ", ".join(r.folded), 8),
-    Column("block", lambda r: r.block, 8),
+    Column("block", lambda r: r.block, 24),  # it ends in a figure
 )
 COLUMNS = {column.key: column for column in _ALL}
 FIRST_COLUMNS = ("layer", "op", "weight", "factor", "share", "block")

@@ -22,7 +22,7 @@ from lipaudit.formats.options import Audits, Options
 from lipaudit.gates.claim import claim
 from lipaudit.records.groups import Group, Row, group_by_path, group_repeated, is_chain, layers_of, name_of
 from lipaudit.records.report import AuditReport
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs, stretching
 from lipaudit.text.answer import AnswerLine, answer, meaning, one_line, short_title
 from lipaudit.text.balls import largest_first
 from lipaudit.text.figures import factor_text, group_factor_text
@@ -115,6 +115,10 @@ def _below(report: AuditReport, layout: Layout) -> list[str]:
 
 def _costly_rows(report: AuditReport, width: int) -> list[str]:
     """One line that names the single rows that stretch most, for a table of groups; none where no row stretches."""
+    listed = costs(report)
+    if any(cost.block for cost in listed):
+        first = [c.name if c.block else f"{c.name} {factor_text(c.rows[0])}" for c in listed[:_MOST_COSTLY]]
+        return labelled("Costs most", [printable(", ".join(first))], width)
     costly = stretching(report)[:_MOST_COSTLY]
     if not costly:
         return []

@@ -44,7 +44,9 @@ _FIRST_FACTORISATION, _LANCZOS_STEPS = 1e9, 60
 # What B may be off the form A^T D by, relative to it: far more than rounding, far less than another weight.
 _LARGEST_REST = 1e-4
 _UP = 1 + 2.0**-30
-_UNSETTLED = "gradient step, norm for all image sizes"
+_UNSETTLED = "step, any size"
+# How far a norm may be above what the operator itself stretches, and still be called that of its own image size.
+_ATTAINED = 1e-5
 _SUMS = {"aten.add.Tensor": 1.0, "aten.sub.Tensor": -1.0}
 
 
@@ -157,7 +159,10 @@ def _fit(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, float] | None:
 
 
 def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> tuple[Bracket, bool]:
-    """A bound of ||D^1/2 A||, as close as it has to be: ||A|| is known, and often enough; False where the border may lower it."""
+    """A bound of ||D^1/2 A||, as close as it has to be: ||A|| is known, and often enough; False where the border may lower it.
+
+    A bound that the operator attains on its own image size, as that of a matrix written out, is not lowered by the border.
+    """
     bound, lower = Bracket.at_most(math.sqrt(fit.largest) * plain.upper * _UP, plain.rigor), 0.0
     for tolerance in _TOLERANCES:
         if steepest * bound.upper**2 * _UP <= 2:
@@ -169,7 +174,8 @@ def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> tuple[Brack
             bound = measured
     if isinstance(fit.scaled, Convolution) and steepest * bound.upper**2 > 2 * (1 + _CLOSE):
         closer = _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower), work)
-        return closer or bound, closer is not None or banded_work(fit.scaled) == math.inf
+        attained = bound.upper <= lower * (1 + _ATTAINED)
+        return closer or bound, attained or closer is not None or banded_work(fit.scaled) == math.inf
     return bound, True
 
 

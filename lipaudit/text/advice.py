@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from lipaudit.escaping import printable
 from lipaudit.records.report import AuditReport, LayerRecord
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import Cost, costs
 from lipaudit.text.domain import (
     estimated_elsewhere,
     finite_elsewhere,
@@ -22,6 +22,8 @@ UNINFORMATIVE = 6.0
 # log10 of a figure that is far above the true constant of any network that works
 ASTRONOMICAL = 25.0
 _NORMALIZATIONS = ("normalization", "layer_norm", "group_norm", "instance_norm", "rms_norm")
+# log10 of the constant of a block that is worth a word
+_WORTH_IT = 1e-4
 # why rows of these rules are large, whatever the network does on usual inputs
 _CAUSES = {
     "normalization": "normalisations, which divide by a size that for some input is as small as eps allows",
@@ -76,7 +78,7 @@ def advice(report: AuditReport, gated: bool = False) -> Iterable[str]:
     elif has_estimates(report):
         yield "An estimate (marked ~) proves nothing, and rows of estimates fail --strict: --method gram gives bounds of them."
     if network.rigor != "estimate" and network.status == "finite":
-        yield from map(printable, _where_to_lower(stretching(report)[:MOST], gated))
+        yield from map(printable, _where_to_lower(costs(report)[:MOST], gated))
     if network.domain == "ball" and (network.status != "finite" or is_not_lowered_by_its_ball(report)):
         yield "A smaller --radius may lower the bound: this ball does not."
     if network.rigor != "estimate" and network.log10 > UNINFORMATIVE:
@@ -94,15 +96,24 @@ def _why_constant(report: AuditReport) -> Iterable[str]:
         )
 
 
-def _where_to_lower(costly: Sequence[LayerRecord], gated: bool) -> Iterable[str]:
+def _where_to_lower(listed: Sequence[Cost], gated: bool) -> Iterable[str]:
     """What lowers the rows that cost most, by their kind: weights can be trained, a normalisation has its eps, a product its operands."""
+    gate = "" if gated else " --max-log10-bound X makes a build fail above 10^X."
+    if listed and listed[0].block and listed[0].log10 < _WORTH_IT:
+        return
+    if listed and listed[0].block:
+        yield (
+            f"What costs most is a block, a part that is bounded as a whole: {names_text([row.name for row in listed[0].rows])} "
+            f"({listed[0].block}). Normalise its weights more closely, or regularise them in training, then audit again.{gate}"
+        )
+        return
+    costly = [cost.rows[0] for cost in listed if not cost.block]
     weighted = [layer.name for layer in costly if layer.weight_shape is not None]
     normalised = [layer.name for layer in costly if _kind(layer) == "normalization"]
     if weighted:
         yield (
             f"The product of layer norms multiplies layer by layer. Of the rows that cost most these have weights: {names_text(weighted)}. "
-            "Regularise or normalise them in training, then audit again."
-            + ("" if gated else " --max-log10-bound X makes a build fail above 10^X.")
+            "Regularise or normalise them in training, then audit again." + gate
         )
     if normalised:
         yield (

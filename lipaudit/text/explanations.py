@@ -52,9 +52,23 @@ _ALL = (
             "Shares are of the product of layer norms, also where the printed bound is a smaller one: that one has factors of segments "
             "(`lipaudit explain segment`), and none of single rows. A row with a large share is the first to look at in both.",
             "Some parts of a network are bounded as a whole, because together they stretch less than row by row: steps of gradient descent "
-            "(convex-potential layers), sandwich layers, exponentials of skew-symmetric convolutions, centring, parallel lanes. The column "
-            "block says so and has the constant of the part. Its rows have their own factors and the share 0.",
+            "(convex-potential layers), sandwich layers and others (`lipaudit explain block`). The rows of a block have the share 0, and "
+            "shares divide what the rows outside of blocks stretch: 100 % is all of that, not of the bound.",
             "There are no shares where the network has no finite bound.",
+        ),
+    ),
+    Topic(
+        "block",
+        "parts of a network that are bounded as a whole",
+        (
+            "Some operations stretch less together than one by one: steps of gradient descent (convex-potential layers), sandwich "
+            "layers, exponentials of skew-symmetric convolutions, centring, parallel lanes. The column block says that a row lies in such "
+            "a part, and has the constant of the part, rounded up. That constant counts in the product; the rows have their own factors "
+            "and the share 0. A constant of 1 or just above costs nothing.",
+            "Where blocks stretch, what costs most lists them together with the rows outside of blocks, in the order of the logarithms "
+            "that they add to the bound. Blocks with the same text are named together.",
+            "`step, any size`: a gradient step whose convolution pads with zeros, with its norm over all frequencies. That holds for every "
+            "image size; on this one the norm is smaller, and the effort did not prove by how much (--effort standard).",
         ),
     ),
     Topic(
@@ -200,6 +214,7 @@ TOPICS = {topic.name: topic for topic in _ALL}
 ALIASES = {
     **dict.fromkeys(("certified", "numerical", "estimate"), "rigor"),
     **dict.fromkeys(("group", "max"), "factor"),
+    "blocks": "block",
     **dict.fromkeys(("segments", "effort", "forms"), "segment"),
     **dict.fromkeys(("lower", "upper", "tightness"), "tolerance"),
     **dict.fromkeys(("finite", "unbounded", "unsupported"), "status"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lipaudit.escaping import printable
 from lipaudit.records.report import AuditReport, DomainRecord, NetworkRecord, OutputRecord, SegmentRecord
 from lipaudit.records.settings import ModelRecord
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs, stretching
 from lipaudit.text.advice import advice
 from lipaudit.text.balls import balls_text
 from lipaudit.text.domain import described, pixels_are_the_input, place
@@ -255,6 +255,17 @@ def _why_numerical(report: AuditReport) -> str:
 
 
 def _costs(report: AuditReport) -> Iterable[str]:
+    listed = costs(report)
+    if any(cost.block for cost in listed):
+        for cost in listed[:MOST]:
+            names = names_text([row.name for row in cost.rows])
+            said = cost.block or f"{cost.rows[0].op}, factor {factor_text(cost.rows[0])}"
+            yield printable(f"{names} ({said})")
+        yield (
+            "Rows in a block count together, by its constant (`lipaudit explain block`). The column share leaves blocks out: it "
+            "divides what the other rows stretch."
+        )
+        return
     rows = stretching(report)
     shared = any(layer.share for layer in rows)
     for layer in rows[:MOST]:

@@ -9,7 +9,7 @@ from lipaudit.escaping import printable
 from lipaudit.files import write_whole
 from lipaudit.formats.separated_values import row
 from lipaudit.records.report import AuditReport
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs
 from lipaudit.text.numbers import share_text
 
 HEADER = (
@@ -23,8 +23,8 @@ def report_line(step: int, name: str, report: AuditReport) -> str:
     """The line of a report in the file ``name``: its network's figure, and the rows that cost most with their shares."""
     network = report.network
     largest = "; ".join(
-        layer.name if layer.share is None else f"{layer.name} {share_text(layer.share)}"
-        for layer in stretching(report)[:_LARGEST]
+        cost.name if cost.share is None else f"{cost.name} {share_text(cost.share)}"
+        for cost in costs(report)[:_LARGEST]
     )
     figures = (network.log10_upper_bound, network.log10_estimate)
     about = (report.created, network.status, network.rigor, network.domain)

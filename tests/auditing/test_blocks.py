@@ -8,7 +8,8 @@ from torch import nn
 
 import lipaudit
 from lipaudit.records.report import AuditReport
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs, stretching
+from lipaudit.text.advice import advice
 from lipaudit.text.summary import sections
 from tests.one_lipschitz.layers import ConvexPotential, ConvexPotentialConvolution, Sandwich
 
@@ -86,4 +87,65 @@ def test_a_norm_that_was_proved_for_all_image_sizes_only(monkeypatch: pytest.Mon
         monkeypatch.setattr("lipaudit.network.shortcuts._LEAST_WORK", least)
         report = lipaudit.audit(net, input_shape=(1, 4, 12, 12), effort="none")
         kinds += [row.block.split(" ≤ ")[0] for row in report.layers]
-    assert kinds == ["gradient step"] * 2 + ["gradient step, norm for all image sizes"] * 2
+    assert kinds == ["gradient step"] * 2 + ["step, any size"] * 2
+
+
+class Step(nn.Module):
+    """x - (size / ||W||^2) W^T relu(W x), whose constant is size - 1 where that is above 1."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self.weight, self.size = nn.Parameter(torch.randn(9, 6)), size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor = self.size / torch.linalg.matrix_norm(self.weight, 2) ** 2
+        return x - factor * nn.functional.linear(
+            nn.functional.relu(nn.functional.linear(x, self.weight)), self.weight.T
+        )
+
+
+def test_blocks_that_stretch_cost_as_much_as_their_constants() -> None:
+    torch.manual_seed(0)
+    report = report_of(linear(1.2), Step(2.3), linear(1.01), Step(2.1))
+    assert report.network.upper_bound == pytest.approx(1.2 * 1.3 * 1.01 * 1.1, rel=1e-4)
+    listed = costs(report)
+    assert [10**cost.log10 for cost in listed] == pytest.approx([1.3, 1.2, 1.1, 1.01], rel=2e-3)
+    assert [bool(cost.block) for cost in listed] == [True, False, True, False]
+    assert sum(row.share or 0 for row in report.layers) == pytest.approx(1)
+    (lines,) = [part.lines for part in sections(report) if part.label == "Costs most"]
+    assert "%" not in "".join(lines)
+    assert lines[0].startswith(", ".join(row.name for row in listed[0].rows))
+    (first,) = [line for line in advice(report) if "costs most" in line]
+    assert all(row.name in first for row in listed[0].rows)
+
+
+def test_a_step_whose_norm_is_that_of_its_own_image_size_says_nothing_of_other_sizes() -> None:
+    """Written out, ||A|| on 6 by 6 pixels is attained; over all frequencies it is larger."""
+
+    class Convolutions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(5, 2, 3, 3))
+            squared = written_out(self.weight, 6) ** 2
+            self.factor = 2.1 / squared
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = torch.relu(torch.conv2d(x, self.weight, padding=1))
+            return x - self.factor * torch.conv_transpose2d(hidden, self.weight, padding=1)
+
+    torch.manual_seed(0)
+    net = Convolutions().double().eval()
+    report = lipaudit.audit(net, input_shape=(1, 2, 6, 6), effort="none")
+    assert report.network.upper_bound == pytest.approx(1.1, rel=1e-4)
+    assert {row.block for row in report.layers} <= {"gradient step ≤ 1.1", "gradient step ≤ 1.101"}
+    assert written_out(net.weight, 40) > 1.01 * written_out(net.weight, 6)
+
+
+def written_out(weight: torch.Tensor, size: int) -> float:
+    """The norm of a zero-padded convolution on images of this size, by its Gram operator's largest eigenvalue."""
+    x = torch.randn(1, weight.shape[1], size, size, dtype=torch.float64)
+    weight = weight.detach().to(torch.float64)
+    for _ in range(2000):
+        x = torch.conv_transpose2d(torch.conv2d(x, weight, padding=1), weight, padding=1)
+        x = x / x.norm()
+    return float(torch.conv2d(x, weight, padding=1).norm())

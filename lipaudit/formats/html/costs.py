@@ -10,7 +10,7 @@ from lipaudit.formats.layout import Layout
 from lipaudit.formats.table import chosen_rows
 from lipaudit.records.groups import Group, Row, layers_of
 from lipaudit.records.report import AuditReport
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs as costs_of
 from lipaudit.text.numbers import count_text
 
 _MOST = 12  # rows
@@ -28,7 +28,7 @@ class CostlyRow:
 
 @dataclass(frozen=True)
 class Costs:
-    """What templates/costs.html shows: ``sentences`` where no row stretches, else the table with a remark on it."""
+    """What templates/costs.html shows: ``sentences`` where no row or a block stretches, and the table with a remark on it."""
 
     sentences: Sequence[str]
     columns: tuple[Column, ...] = ()
@@ -39,18 +39,20 @@ class Costs:
 
 
 def costs(report: AuditReport, sentences: Sequence[str]) -> Costs | None:
-    """The first rows in the order of their costs; ``sentences`` say why where none stretches. None where there is nothing to say."""
+    """The first rows in the order of their costs; ``sentences`` tell of blocks, or why none stretches. None without any."""
     rows = chosen_rows(report, Layout(top=_MOST))
-    if not stretching(report) and all(row.status == "finite" for row in rows):
+    listed = costs_of(report)
+    with_blocks = any(cost.block for cost in listed)
+    if not listed and all(row.status == "finite" for row in rows):
         return Costs(sentences) if sentences else None
     columns = tuple(COLUMNS[key] for key in filled(FIRST_COLUMNS, rows))
     largest = max((row.share or 0.0 for row in rows), default=0.0)
     numbers = {id(layer): number for number, layer in enumerate(report.layers, start=1)}
     return Costs(
-        sentences=(),
+        sentences=sentences if with_blocks else (),
         columns=columns,
         rows=tuple(_row(row, columns, numbers[id(layers_of(row)[0])], largest) for row in rows),
-        has_shares=largest > 0,
+        has_shares=largest > 0 and not with_blocks,
         count=count_text(len(report.layers), "row"),
         grouped=any(isinstance(row, Group) for row in rows),
     )

@@ -10,7 +10,7 @@ from lipaudit.formats.html.document import Part, document
 from lipaudit.formats.html.plain_table import Link, PlainTable
 from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport, NetworkRecord
-from lipaudit.records.stretching import stretching
+from lipaudit.records.stretching import costs
 from lipaudit.text.figures import factor_text
 from lipaudit.text.numbers import count_text, log10_estimate_text, log10_upper_text, share_text, upper_bound_text
 from lipaudit.text.summary import sections, title, warning
@@ -57,8 +57,14 @@ def _count(reports: Sequence[AuditReport], failures: Sequence[Failure]) -> str:
 
 def _row(key: str, report: AuditReport) -> tuple[str | Link, ...]:
     network = report.network
-    first = next(iter(stretching(report)), None)
-    last = "" if first is None else f"{first.name} (factor {factor_text(first)}{_share(first.share)})"
+    first = next(iter(costs(report)), None)
+    last = (
+        ""
+        if first is None
+        else first.name
+        if first.block
+        else f"{first.name} (factor {factor_text(first.rows[0])}{_share(first.share)})"
+    )
     if network.status != "finite" and network.reasons:
         last = network.reasons[0]
     rigor = "structure" if report.settings.structure else network.rigor or ""
