@@ -28,8 +28,8 @@ SHARPNESS = (12.0, 50.0, 400.0, 5000.0, 40000.0)
 """How closely the smoothed largest eigenvalue follows the largest one: the stages of the search. Each takes half of what is left."""
 # A stage is off by some 1 / sharpness. It ends where a step gains less than this part of that.
 _CONVERGED = 0.0003
-# How far a point at the edge of the feasible set is moved inwards, one after the other, and the gain in log L^2 that is worth it.
-_INWARDS, _WORTH = (0.1, 0.03, 0.01), 1e-3
+# How far a point at the edge of the feasible set is moved inwards, and the gain in log L^2 for which that is done again.
+_INWARDS, _WORTH = 0.1, 1e-3
 # Inputs are widened by these parts of the first layer's norm, one after the other, in the last stages of a search; and how far a point is
 # raised for it to prove something of wider inputs.
 _WIDER, _LAST, _INSIDE = (0.3, 0.1, 0.03, 0.01, 0.003), 3, (0.0, 2.0**-6, 2.0**-3, 1.0, 7.0)
@@ -191,20 +191,16 @@ def _searched(
     if stuck:
         logs, spent = _with_wider_inputs(chain, logs, remaining - used, watch, sharpness)
         used += spent
-    inwards = iter(_INWARDS)
     while stuck and remaining - used >= _PER_STAGE and not watch.ended:
-        amount = next(inwards, None)
-        if amount is None:
-            break
-        inside = logs + amount * chain.depths()
+        inside = logs + _INWARDS * chain.depths()
         before = _value(chain, logs)
         if math.isinf(_value(chain, inside)):
-            continue
-        moved, spent, stuck = _in_stages(chain, inside, remaining - used, watch, sharpness[-_LAST:])
+            break
+        moved, spent, _ = _in_stages(chain, inside, remaining - used, watch, sharpness[-_LAST:])
         used += spent
-        if before - _value(chain, moved) > _WORTH:
-            logs, inwards = moved, iter(_INWARDS)
-        stuck = True
+        if before - _value(chain, moved) <= _WORTH:
+            break
+        logs = moved
     return logs, used
 
 

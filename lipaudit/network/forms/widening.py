@@ -18,12 +18,15 @@ from lipaudit.network.forms.segment import Segment
 from lipaudit.network.forms.spaces import DenseSpace
 from lipaudit.network.forms.steps import Linear, Program, Tensor
 
+# With more inputs a search rarely ends at the edge for want of them.
+_FEW = 4
+
 
 def widened(chain: Chain, amount: float) -> Chain | None:
     """The chain of the wider network, whose unknowns are those of the chain, in the same order; None where there is none.
 
     Args:
-        chain: one with a single segment on all entries, whose only input is read by one matrix with more rows than columns.
+        chain: one with a single segment on all entries, whose only input has few entries and is read by one matrix with more rows.
         amount: e.
     """
     (part, *others) = chain.parts
@@ -38,7 +41,7 @@ def widened(chain: Chain, amount: float) -> Chain | None:
         return None
     weight = reader.node.payload.weight.to(torch.float64)
     rows, columns = weight.shape
-    if columns >= rows or math.prod(source.shape[:-1]) != 1:
+    if columns > min(_FEW, rows - 1) or math.prod(source.shape[:-1]) != 1:
         return None
     size = float(torch.linalg.matrix_norm(weight, 2))
     wide = Dense(torch.cat([weight, amount * size * torch.eye(rows, dtype=torch.float64)], 1))
