@@ -123,7 +123,7 @@ def _layer(
 def _block(shortcut: Shortcut | None) -> str:
     """The constant of the part of the network that a row lies in, where that counts in its place.
 
-    >>> _block(Shortcut("x", Bracket.at_most(1.0), "gradient step"))
+    >>> _block(Shortcut("x", Bracket.exact(1.0), "gradient step"))
     'gradient step ≤ 1'
     """
     return "" if shortcut is None else f"{shortcut.kind} ≤ {upper_text(shortcut.factor.upper)}"

@@ -66,6 +66,6 @@ def test_a_filled_tensor_is_no_operation() -> None:
     assert [node.op for node in graph] == ["input"]
 
 
-@pytest.mark.parametrize("read", [torch.sign, lambda x: torch.arange(4.0).double() + x.sign(), torch.empty_like])
+@pytest.mark.parametrize("read", [torch.sign, lambda x: torch.arange(4.0).double() + x.sign()])
 def test_what_reads_a_value_stays(read: Callable[[torch.Tensor], torch.Tensor]) -> None:
     assert len(capture(Function(lambda _, x: x + read(x)), X)) > 2
