@@ -17,6 +17,7 @@ from lipaudit.spectral.rounding import as_float64, check_finite, composed, is_fi
 
 # what recognised operations are called in a simplified graph
 CONVOLUTION, DENSE, SCALE = "lipaudit.convolution", "lipaudit.dense", "lipaudit.scale"
+WEIGHTED = frozenset({CONVOLUTION, DENSE, SCALE})
 CONVOLUTIONS = {
     "aten.conv1d.default": 1,
     "aten.conv2d.default": 2,

@@ -13,16 +13,16 @@ count by the largest of them, smoothed. No bound rests on any of this: every pos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 
-from lipaudit.graph.linear import Dense, Scale, channel_axis
+from lipaudit.graph.linear import WEIGHTED, Dense, Scale, channel_axis
 from lipaudit.graph.node import Node
 from lipaudit.network.bound import Problem
 from lipaudit.network.forms.search import minimise
-from lipaudit.network.rescaling import WEIGHTED, Channels, in_whole_parts, passed_channels
+from lipaudit.network.rescaling import Channels, in_whole_parts, passed_channels
 
 _EVALUATIONS, _CONVERGED = 40, 1e-3
 # Sweeps of Osborne's before: a channel alone is balanced by a quarter of the logarithm of behind / before. As all of them move at once, and
@@ -169,8 +169,8 @@ class _Units:
         if second in self.fixed:
             self.fixed.add(first)
 
-    def _fix(self, names: object) -> None:
-        for name in names:  # type: ignore[attr-defined]
+    def _fix(self, names: Iterable[str]) -> None:
+        for name in names:
             if name in self.where:
                 self.fixed.add(self._root(self.where[name][0]))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, Linear, Scale, channel_axis, scale_columns, scale_rows
+from lipaudit.graph.linear import WEIGHTED, Linear, Scale, channel_axis, scale_columns, scale_rows
 from lipaudit.graph.node import Graph, Node
 from lipaudit.graph.ops import PADDINGS, VIEWS
 from lipaudit.network.bound import Problem
@@ -26,8 +26,6 @@ from lipaudit.rules.effect import Effect, Settings, Status
 from lipaudit.rules.rule import apply_rule
 from lipaudit.spectral.rounding import composed
 
-WEIGHTED = frozenset({CONVOLUTION, DENSE, SCALE})
-"""The operations with constant weights that can be rescaled, as a simplified graph calls them."""
 _SUMS = frozenset({"aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor"})
 # What acts on every channel by itself and in the same way, with the channels before the last so many axes.
 _PER_CHANNEL = {

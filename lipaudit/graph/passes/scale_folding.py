@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from lipaudit.graph.linear import (
-    CONVOLUTION,
     DENSE,
     SCALE,
+    WEIGHTED,
     Linear,
     Scale,
     channel_axis,
@@ -22,8 +22,6 @@ from lipaudit.graph.linear import (
 from lipaudit.graph.node import Graph, Node, Ref
 from lipaudit.graph.ops import VIEWS
 from lipaudit.graph.rewrite import label, rebuild, rename, uses
-
-_LINEAR = {CONVOLUTION, DENSE, SCALE}
 
 
 def fold_scales(graph: Graph) -> Graph:
@@ -96,7 +94,7 @@ def _fold_into_rows(graph: Graph) -> Graph:
                     counts[source.name] = counts[node.name]  # the scale's readers now read its source
                     rescaled.update(between)
                     return Ref(source.name, node.output)
-        if node.op in _LINEAR:
+        if node.op in WEIGHTED:
             linear[node.name] = node
         elif _keeps_last_axis(node):
             views[node.name] = node
@@ -150,7 +148,7 @@ def _payloads_behind(
     dims = len(source.output.shape)
     behind = scale.payload if source is scale else _behind_views(scale.payload, len(scale.output.shape), dims)
     for reader in readers.get(source.name, []):
-        if reader.op == DENSE or (reader.op in _LINEAR and source is scale):
+        if reader.op == DENSE or (reader.op in WEIGHTED and source is scale):
             payload = behind and scale_columns(reader.payload, behind, channel_axis(reader.payload, dims))
             if payload is None:
                 return None

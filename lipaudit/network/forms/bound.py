@@ -46,7 +46,8 @@ def quadratic_forms(problem: Problem) -> Result:
                 NAME, "The product of the operations' constants is attained for some slopes of the activations."
             )
         units = balanced_units(problem)
-        program = program_of(units.problem.graph, units.problem.propagation)
+        if units.scales:
+            program = program_of(units.problem.graph, units.problem.propagation)
         start = warm_start(units.problem, program)
         with problem.watch.searching(problem.work):
             tightened = _least(program, units, start)

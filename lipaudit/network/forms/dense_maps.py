@@ -11,7 +11,7 @@ import torch
 
 from lipaudit.graph.constant_errors import margin_of
 from lipaudit.graph.evaluate import evaluate
-from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
+from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE, WEIGHTED
 from lipaudit.network.entrywise import returns_its_operand
 from lipaudit.network.forms.program import constants_of
 from lipaudit.network.forms.steps import Linear
@@ -114,7 +114,7 @@ class DenseMap:
     def uncertainty(self) -> float:
         """How far A may be from the map that the stored numbers define, in the spectral norm."""
         payload = self.step.node.payload
-        error = float(getattr(payload, "error", 0.0)) if self.step.node.op in (CONVOLUTION, DENSE, SCALE) else 0.0
+        error = float(getattr(payload, "error", 0.0)) if self.step.node.op in WEIGHTED else 0.0
         error = margin_of(error)
         error += max((margin_of(constant.error) for constant in constants_of(self.step.node)), default=0.0)
         moved = float(getattr(payload, "moved", 0.0)) if self.step.node.op == CONVOLUTION else 0.0

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lipaudit.graph.linear import Dense, Linear, Scale
+from lipaudit.graph.linear import WEIGHTED, Dense, Linear, Scale
 from lipaudit.graph.node import Node
 from lipaudit.network.balancing import balanced_scales
 from lipaudit.network.bound import Problem
 from lipaudit.network.forms.certificate import CertificateError
-from lipaudit.network.rescaling import WEIGHTED, RescalingError, rescaled
+from lipaudit.network.rescaling import RescalingError, rescaled
 
 # Units that gain less than this, in log L, are not changed: by what was estimated, and by the norms.
 _NOTHING = 1e-3
