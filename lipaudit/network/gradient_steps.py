@@ -41,6 +41,8 @@ _TOLERANCES = (1e-3, 1e-6)
 _CLOSE = 1e-6
 _EXCESSES = (1e-7, 1e-6, 4e-6, 2e-5, 1e-4, 1e-3)
 _FIRST_FACTORISATION, _LANCZOS_STEPS = 1e9, 60
+# What every step may spend on its border for each weight of its kernel: two or three times what the norm over all frequencies costs.
+_PER_WEIGHT = 5e5
 # What B may be off the form A^T D by, relative to it: far more than rounding, far less than another weight.
 _LARGEST_REST = 1e-4
 _UP = 1 + 2.0**-30
@@ -173,6 +175,7 @@ def _norm(fit: _Fit, plain: Bracket, steepest: float, work: Work) -> tuple[Brack
         if measured.upper < bound.upper:
             bound = measured
     if isinstance(fit.scaled, Convolution) and steepest * bound.upper**2 > 2 * (1 + _CLOSE):
+        work.allow(_PER_WEIGHT * fit.scaled.kernel.numel())
         closer = _with_border(fit.scaled, bound, max(math.sqrt(2 / steepest), lower), work)
         attained = bound.upper <= lower * (1 + _ATTAINED)
         return closer or bound, attained or closer is not None or banded_work(fit.scaled) == math.inf

@@ -22,3 +22,7 @@ class Work:
             return False
         self.left -= operations
         return True
+
+    def allow(self, operations: float) -> None:
+        """Allow so many operations more."""
+        self.left += operations

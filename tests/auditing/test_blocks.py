@@ -83,11 +83,12 @@ def test_a_norm_that_was_proved_for_all_image_sizes_only(monkeypatch: pytest.Mon
     torch.manual_seed(0)
     net = ConvexPotentialConvolution(4, 4, 12, iterations=1000).eval()
     kinds = []
-    for least in (1e9, 1e4):
+    for least, per_weight in ((1e9, 0.0), (1e4, 0.0), (1e4, 5e6)):
         monkeypatch.setattr("lipaudit.network.shortcuts._LEAST_WORK", least)
+        monkeypatch.setattr("lipaudit.network.gradient_steps._PER_WEIGHT", per_weight)
         report = lipaudit.audit(net, input_shape=(1, 4, 12, 12), effort="none")
         kinds += [row.block.split(" ≤ ")[0] for row in report.layers]
-    assert kinds == ["gradient step"] * 2 + ["step, any size"] * 2
+    assert kinds == ["gradient step"] * 2 + ["step, any size"] * 2 + ["gradient step"] * 2
 
 
 class Step(nn.Module):
