@@ -277,6 +277,7 @@ def test_balls_certify_radii_of_the_digits_that_global_bounds_do_not_reach() -> 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", ["digits_resnet", "digits_mobile", "digits_se", "digits_vit"])
 def test_every_digit_is_certified_below_what_attacks_reach(name: str) -> None:
     digits, model = load_classes("test"), f"sample_models/{name}.onnx"

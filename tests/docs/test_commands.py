@@ -70,9 +70,9 @@ LEFT_OUT = {
         "python -m benchmarks.forms_mlp --networks 10 --deepest 3 --widest 32 --eclipse 100 --semidefinite 100": SLOW,
         "python -m benchmarks.forms_mlp --networks 20": SLOW,
         "python -m benchmarks.forms_large resnet20_cifar --effort quick standard thorough": DOWNLOADS,
-        "python -m benchmarks.forms_large mobilenet_v2 efficientnet_lite0 --effort quick thorough --weights folder": DOWNLOADS,
+        "python -m benchmarks.forms_large mobilenet_v2 efficientnet_lite0 --effort quick standard thorough --weights folder": DOWNLOADS,
         "python -m benchmarks.warm_start sample_models/digits_resnet.onnx resnet_2b.onnx --moved 0.001 0.05": DOWNLOADS,
-        "python -m benchmarks.forms_large resnet56_cifar --effort quick": SLOW,
+        "python -m benchmarks.forms_large resnet56_cifar resnet50 --effort quick standard": SLOW,
     },
     "contributing.md": {
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test,docs,plot,cluster]'": INSTALLS,
