@@ -70,10 +70,10 @@ def metadata(report: AuditReport) -> dict[str, Any]:
 
 
 def section(report: AuditReport) -> str:
-    """What the body says: the summary, and the layers where a reader unfolds them."""
+    """What the body says: the summary without advice, and the layers where a reader unfolds them."""
     lasting = replace(report, timings={})
     parts = [
-        render_summary(lasting),
+        render_summary(lasting, advice=False),
         "<details>",
         "<summary>Layer by layer</summary>",
         render_layers(lasting),

@@ -11,7 +11,7 @@ from lipaudit.formats.options import Audits, Options
 from lipaudit.records.failure import Failure
 from lipaudit.records.groups import group_by_path, is_chain
 from lipaudit.records.report import AuditReport
-from lipaudit.text.summary import sections, title, warning
+from lipaudit.text.summary import ADVICE, sections, title, warning
 
 
 def render(report: AuditReport, columns: Sequence[str] | None = None, depth: int | None = None) -> str:
@@ -34,12 +34,14 @@ def render_audits(audits: Audits, options: Options) -> str:
     return "\n\n\n".join(filter(None, parts))
 
 
-def render_summary(report: AuditReport) -> str:
-    """The title and what an audit found, in sentences."""
+def render_summary(report: AuditReport, advice: bool = True) -> str:
+    """The title and what an audit found, in sentences; without ``advice`` to the model's makers, where others read it."""
     first = warning(report)
     parts = [f"**{escape_markdown(first)}**"] if first else []
     parts.append(f"## Lipschitz audit of {escape_markdown(title(report.model))}")
     for section in sections(report):
+        if section.label == ADVICE and not advice:
+            continue
         parts += [f"**{section.label}**", "\n".join(f"- {escape_markdown(line)}" for line in section.lines)]
     return "\n\n".join(parts)
 

@@ -31,6 +31,8 @@ from lipaudit.text.numbers import (
     upper_text,
 )
 
+ADVICE = "What to do"
+"""The label of the section for those who can change the model or repeat the audit."""
 _MOST_REASONS = 2
 _FORMS = {
     "entries": "form on all entries",
@@ -85,7 +87,7 @@ def sections(report: AuditReport, gated: bool = False) -> tuple[Section, ...]:
         Section.of("Costs most", _costs(report)),
         Section.of("Segments", _segments(report.network)),
         Section.of("Missing", missing(report)),
-        Section.of("What to do", advice(report, gated)),
+        Section.of(ADVICE, advice(report, gated)),
         Section.of("Remarks", remarks(report)),
         Section.of("Time", _time(report.timings)),
     )

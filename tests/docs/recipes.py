@@ -29,6 +29,7 @@ RECIPES: tuple[str, ...] = (
     "adding_a_network_bound.md",
     "adding_a_norm_method.md",
     "adding_an_operation.md",
+    "release.md",
 )  # pages of docs/ that are carried out whole
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w./-]+/[\w.-]+)(, at the end)?\n")

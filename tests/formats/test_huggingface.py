@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 
 from lipaudit.errors import UsageError
 from lipaudit.formats.huggingface import metadata, section, update_card
+from lipaudit.formats.markdown import render_summary
 from lipaudit.records.report import AuditReport
 from tests.formats.reports import HOSTILE, SAMPLES, hostile, later, sample, structure
 from tests.records import (
@@ -99,7 +100,10 @@ def test_the_rest_of_a_card_stays_byte_for_byte() -> None:
     assert tail == ""
 
 
-def test_the_section_is_the_markdown_report_without_the_time() -> None:
+def test_the_section_is_the_markdown_report_without_the_time_and_advice() -> None:
+    found = section(fakes.gated())
+    assert "**Result**" in found
+    assert ("**What to do**" in render_summary(fakes.gated()), "**What to do**" in found) == (True, False)
     found = section(fakes.report())
     assert "**Time**" not in found
     html = MarkdownIt("commonmark").enable("table").render(found)

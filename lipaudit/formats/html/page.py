@@ -17,7 +17,7 @@ from lipaudit.text.answer import answer, figure_text, meaning, short_title
 from lipaudit.text.balls import BALL_HEAD, ball_cells, largest_first
 from lipaudit.text.next_steps import next_steps
 from lipaudit.text.numbers import lower_text
-from lipaudit.text.summary import sections, warning
+from lipaudit.text.summary import ADVICE, sections, warning
 
 _MOST_IMAGES = 12
 _NO_ROWS = ("No operation of this network can stretch a perturbation.",)
@@ -81,13 +81,13 @@ def _parts(report: AuditReport) -> list[Part]:
     """Every part in reading order."""
     said = {entry.label: entry.lines for entry in sections(report)}
     rows, scale = report.layers, Scale.of(report.layers)
-    advice = said.get("What to do", ())
+    advice = said.get(ADVICE, ())
     steps = [(step.type or f"lipaudit {report.model.spec} {step.add}", step.why) for step in next_steps(report)]
     layers = Part("layers", "Layers", "layers.html", table(rows, scale))
     return [
         Part("missing", "Missing", "list.html", said.get("Missing", ())),
         Part("costs", "Costs most", "costs.html", costs(report, said.get("Costs most", ()))),
-        Part("advice", "What to do", "advice.html", (advice, steps) if advice or steps else ()),
+        Part("advice", ADVICE, "advice.html", (advice, steps) if advice or steps else ()),
         Part("bounds", "Bounds of the network", "plain_table.html", _bounds(report)),
         Part("balls", "Balls, the largest bound first", "plain_table.html", _balls(report)),
         Part("images", "Images, the steepest first", "plain_table.html", _images(report)),
