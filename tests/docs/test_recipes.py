@@ -13,7 +13,7 @@ import pytest
 from tests.docs.recipes import RECIPES, RecipeError, follow
 from tests.places import DOCS
 
-RECIPES_OF_MANY_TESTS = ("adding_an_operation.md",)
+SLOW_RECIPES = ("adding_an_operation.md", "release.md")
 MUTANTS: tuple[tuple[str, str, str, str], ...] = (  # page, text, other text, message
     ("adding_a_network_bound.md", "weight.double().abs()", "weight.double()", "absolute values is below a stretch"),
     (
@@ -34,6 +34,7 @@ MUTANTS: tuple[tuple[str, str, str, str], ...] = (  # page, text, other text, me
         "return str(text.replace(",
         "lets_a_control_character_through",
     ),
+    ("release.md", "--max-growth 1.05", "--max-growth 1.5", "ended with 1"),
 )
 
 _SMALL = """
@@ -84,7 +85,7 @@ def test_a_recipe_does_what_it_says(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "old", "new", "message"),
-    [pytest.param(*m, marks=[pytest.mark.long] if m[0] in RECIPES_OF_MANY_TESTS else []) for m in MUTANTS],
+    [pytest.param(*m, marks=[pytest.mark.long] if m[0] in SLOW_RECIPES else []) for m in MUTANTS],
 )
 def test_the_test_of_a_recipe_can_fail(page: str, old: str, new: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message):
