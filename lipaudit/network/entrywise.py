@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import torch
+
 from lipaudit.graph.node import Node
-from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES
+from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES, PRELU
 from lipaudit.graph.passes.activations import ACTIVATION
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
+from lipaudit.rules.operands import constant as constant_operand
 
 _INCREASING = {
     "aten.relu.default", "aten.relu6.default", "aten.sigmoid.default", "aten.tanh.default", "aten.hardtanh.default",
     "aten.hardsigmoid.default", "aten.softplus.default", "aten.log_sigmoid.default", "aten.atan.default", "aten.asinh.default",
-    "aten.erf.default", "aten.selu.default", "aten.threshold.default",
+    "aten.erf.default", "aten.selu.default", "aten.threshold.default", "aten.softshrink.default",
+}  # fmt: skip
+# of one tensor and constants
+_EXTREMES = {"aten.maximum.default", "aten.minimum.default", "aten.clamp.Tensor"}
+_BOTH_SIGNS = {
+    ACTIVATION, "aten.mish.default", "aten.abs.default", "aten.celu.default", "aten.sin.default", "aten.cos.default",
 }  # fmt: skip
 _ROUNDING = 2.0**-50
+_LEAST_RANGE = 2.0**-20
 # functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
 _REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
 _LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
@@ -50,8 +59,32 @@ def slopes(node: Node, constant: float) -> tuple[float, float] | None:
     if node.op == ACTIVATION and (reflection := node.payload.expression.reflection) is not None:
         least = float(reflection) - constant
         return (max(-constant, least - _ROUNDING * (abs(float(reflection)) + constant)), constant)
-    if node.op in (ACTIVATION, ELEMENTWISE, "aten.mish.default", "aten.abs.default", "aten.celu.default"):
+    if node.op in _BOTH_SIGNS:
         return (-constant, constant)
+    if node.op == ELEMENTWISE:
+        low, high = node.payload.slope_range()
+        return (max(low, -constant), min(high, constant))
+    if node.op in _EXTREMES and len(node.refs) == 1 and node.refs[0].info.shape == node.output.shape:
+        return (0.0, constant)
+    if (each := slopes_of_entries(node)) is not None:
+        return (float(each[0].min()), float(each[1].max()))
     if node.op == "aten.clamp.default":
         return (0.0, 1.0)
     return None
+
+
+def slopes_of_entries(node: Node) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The slopes of a PReLU with constant weights entry by entry, from min(1, w) to max(1, w); float64 in the shape of its output.
+
+    Where w is nearly 1 the lower one is a little less: forms divide by the difference. None for other operations.
+    """
+    weight = constant_operand(node, "weight") if node.op in PRELU else None
+    if weight is None or node.output.shape != node.refs[0].info.shape or weight.numel() == 0:
+        return None
+    axes = len(node.output.shape) - 2
+    channels = (
+        weight.to(torch.float64).reshape(-1, *(1,) * max(axes, 0)) if weight.numel() > 1 else weight.to(torch.float64)
+    )
+    each = channels.expand(node.output.shape)
+    high = each.clamp_min(1.0)
+    return torch.minimum(each.clamp_max(1.0), high - _LEAST_RANGE), high

@@ -36,6 +36,7 @@ from lipaudit.spectral.interval import Interval
 ELEMENTWISE = "lipaudit.elementwise"  # what such a function is called in a simplified graph
 _SUMS = {f"aten.{name}.{kind}" for name in ("add", "sub", "rsub") for kind in ("Tensor", "Scalar")}
 _MAX_OPERATIONS = 48
+_ROUNDING = 2.0**-50
 _MAX_FUNCTIONS = 32  # different sets of constants of one function
 Program = tuple[Term, ...]
 _ONE_OPERATION = NoMatch("one operation with a finite slope of its own")
@@ -70,6 +71,12 @@ class Elementwise:
             max(s.lower for s in each), max(s.upper for s in each), max((s.steps for s in each), key=len)
         )
 
+    def slope_range(self) -> tuple[float, float]:
+        """An interval that holds every slope g', from sup |g' - c| and sup |g' + c| for c = sup |g'|; (-c, c) where these are not known."""
+        hidden = FLOAT64_HALF_ULP if self.dtype == torch.float64 else FLOAT32_HALF_ULP
+        each = [_slope_range(program, hidden) for program in self.programs]
+        return min(low for low, _ in each), max(high for _, high in each)
+
     def values(self, low: float, high: float) -> Interval:
         """The values on an interval."""
         each = [_values(program, low, high) for program in self.programs]
@@ -95,6 +102,22 @@ def _tape(program: Program) -> tuple[Tape, int]:
 @lru_cache(maxsize=4096)
 def _slopes(program: Program, low: float, high: float, hidden: Fraction) -> Slopes:
     return steepest(*_tape(program), low, high, hidden)
+
+
+@lru_cache(maxsize=4096)
+def _slope_range(program: Program, hidden: Fraction) -> tuple[float, float]:
+    slopes = _slopes(program, -math.inf, math.inf, hidden)
+    most = slopes.upper
+    if slopes.steps or math.isinf(most):
+        return -most, most
+    ends = []
+    for sign in (1, -1):
+        tape, root = _tape(program)
+        shifted = tape.subtract(root, tape.scale(sign * Fraction(most), tape.variable()))
+        distance = steepest(tape, shifted, hidden=hidden)
+        away = math.inf if distance.jumps else distance.upper
+        ends.append(most - min(away * (1 + _ROUNDING) + most * _ROUNDING, 2 * most))
+    return ends[0], -ends[1]
 
 
 @lru_cache(maxsize=4096)

@@ -38,4 +38,4 @@ def _keeps_direction(step: Step) -> bool:
     """Whether the step only moves entries, or allows one and the same slope for all of them that is as large as its constant."""
     if isinstance(step, Linear):
         return step.node.op in _ISOMETRIES and step.output.size == step.sources[0].size
-    return isinstance(step, Slopes)
+    return isinstance(step, Slopes) and isinstance(step.low, float)

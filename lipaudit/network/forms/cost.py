@@ -158,7 +158,7 @@ def _maximise(shapes: _Shapes, step: Step) -> None:
             shapes.join(source, diagonal if isinstance(step, Slopes) else 1)
     if not columns:
         return
-    if isinstance(step, Slopes) and step.low + step.high != 0:
+    if isinstance(step, Slopes) and not step.is_odd:
         shapes.columns[sources[0]] = max(batch, shapes.columns.get(sources[0], 0))
     shapes.products += _numbers(batch) * (size * shapes.width**2 + shapes.width**3)
     shapes.numbers += _numbers(batch) * (size + shapes.width) * shapes.width

@@ -26,7 +26,7 @@ _LARGER = 1 + 1e-7
 def forward_multipliers(program: Program, space: Space) -> dict[str, float] | None:
     """One multiplier per constraint, by the name of its output; None if the program is no chain of linear maps and slopes.
 
-    Two readers of one tensor, several operands and other constraints than slopes make no chain.
+    Two readers of one tensor, several operands, other constraints than slopes, and slopes that differ from entry to entry make no chain.
     """
     if len(program.inputs) != 1 or len(program.outputs) != 1:
         return None
@@ -43,6 +43,8 @@ def forward_multipliers(program: Program, space: Space) -> dict[str, float] | No
             y = (y + y.mH) / 2
             continue
         low, high = interval(step, space)
+        if isinstance(low, torch.Tensor) or isinstance(high, torch.Tensor):
+            return None
         middle, half = (low + high) / 2, (high - low) / 2
         largest = float(torch.linalg.eigvalsh(y).amax())
         if half <= 0 or largest <= 0:

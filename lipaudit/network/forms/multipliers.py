@@ -41,9 +41,21 @@ def _members(step: Groups) -> int:
     return sum(len(members) for members in step.members)
 
 
-def interval(step: Slopes, space: Space) -> tuple[float, float]:
-    """The slopes of a constraint; with 0 where tensors are continued by zero."""
-    return (min(step.low, 0.0), max(step.high, 0.0)) if space.extends_by_zero else (step.low, step.high)
+def interval(step: Slopes, space: Space) -> tuple[float | torch.Tensor, float | torch.Tensor]:
+    """The slopes of a constraint, two numbers or one per position each; with 0 where tensors are continued by zero."""
+    low, high = step.low, step.high
+    if isinstance(low, torch.Tensor) or isinstance(high, torch.Tensor):
+        low, high = (_by_position(torch.as_tensor(each, dtype=torch.float64), step, space) for each in (low, high))
+        return (low.clamp_max(0.0), high.clamp_min(0.0)) if space.extends_by_zero else (low, high)
+    return (min(low, 0.0), max(high, 0.0)) if space.extends_by_zero else (low, high)
+
+
+def _by_position(values: torch.Tensor, step: Slopes, space: Space) -> torch.Tensor:
+    """One number per position of numbers per entry; of those of a channel the first, where the units are channels."""
+    units = space.units(step.output)
+    every = values.expand(step.output.shape)
+    one_each = int(units.max()) + 1 == step.output.size
+    return (every.flatten() if one_each else every[0].flatten(1)[:, 0])[units]
 
 
 def terms(step: Constraint, t: torch.Tensor, space: Space) -> Terms:
@@ -52,8 +64,8 @@ def terms(step: Constraint, t: torch.Tensor, space: Space) -> Terms:
     if isinstance(step, Slopes):
         low, high = interval(step, space)
         each = t[space.units(step.output)]
-        cross = {source: each * ((low + high) / 2)} if low + high != 0 else {}
-        return Terms(each, cross, {source: each * (-low * high)} if low * high != 0 else {})
+        cross = {} if step.is_odd else {source: each * ((low + high) / 2)}
+        return Terms(each, cross, {source: each * (-low * high)} if _any(low * high) else {})
     if isinstance(step, Windows):
         return Terms(t[space.units(step.output)], {}, {source: space.window_squares(step, t)})
     if isinstance(step, Groups):
@@ -71,6 +83,7 @@ def slack(
     v = sources[step.sources[0].name]
     if isinstance(step, Slopes):
         low, high = interval(step, space)
+        low, high = (x[:, None] if isinstance(x, torch.Tensor) else x for x in (low, high))
         return t * per_unit(_inner(z - low * v, high * v - z), space.units(step.output), len(t))
     if isinstance(step, Windows):
         inside = space.window_inside(step, _inner(v, v))
@@ -82,6 +95,10 @@ def slack(
     for each, weight in zip(step.sources, step.weights, strict=True):
         total = total + weight * _inner(sources[each.name], sources[each.name]).sum()
     return t * total
+
+
+def _any(values: float | torch.Tensor) -> bool:
+    return bool(torch.as_tensor(values != 0).any())
 
 
 def _inner(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -125,11 +142,14 @@ def start(
             weights = torch.zeros(number, dtype=torch.float64).scatter_reduce_(0, units, weights, "amax")
         else:
             weights = weights.max().expand(number)
-    raised = 1.0
+    raised = torch.ones((), dtype=torch.float64)
     if isinstance(step, Slopes):
-        low, high = interval(step, space)
-        raised += abs(low + high) / 2 / max((high - low) / 2, 1e-6)
-    weights = weights * (max(raised, 2.0) if coupled else raised)
+        low, high = (torch.as_tensor(x, dtype=torch.float64) for x in interval(step, space))
+        raised = 1 + (low + high).abs() / 2 / ((high - low) / 2).clamp_min(1e-6)
+        if raised.dim():
+            units = space.units(step.output)
+            raised = torch.zeros(number, dtype=torch.float64).scatter_reduce_(0, units, raised, "amax")
+    weights = weights * (raised.clamp_min(2.0) if coupled else raised)
     if not isinstance(step, Windows | Groups) and step.raised is not None:
         weights = weights * step.raised
     return weights.log()

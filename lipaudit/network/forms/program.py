@@ -11,7 +11,7 @@ from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
 from lipaudit.graph.passes.max_min_pairs import ORDERED_PAIRS
 from lipaudit.network.affine import is_linear
-from lipaudit.network.entrywise import slopes
+from lipaudit.network.entrywise import slopes, slopes_of_entries
 from lipaudit.network.forms.steps import Bounded, Groups, Linear, Program, Slopes, Step, Tensor, Windows
 from lipaudit.network.part import Shortcut
 from lipaudit.network.propagate import Propagation
@@ -163,7 +163,8 @@ def _step(node: Node, effect: Effect, tensors: Mapping[str, Tensor], propagation
         (factor,) = (f for f in effect.factors if f.log_upper != -math.inf)
         constant = _exp(factor.log_upper)
         if source.shape == output.shape and (interval := slopes(node, constant)) is not None:
-            return Slopes(output, (source,), *interval, node)
+            low, high = slopes_of_entries(node) or interval
+            return Slopes(output, (source,), low, high, node)
         if node.op in _MAX_POOLS and constant >= 1 and len(node.outputs) == 1:
             return Windows(output, (source,), node)
         if node.op == ORDERED_PAIRS:

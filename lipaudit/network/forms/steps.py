@@ -54,7 +54,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Every entry is a function of its own entry with slopes in [low, high].
+    """Every entry is a function of its own entry with slopes in [low, high]: numbers, or one per entry in the shape of the output.
 
     ``raised`` is by how much more than the norm of the form multipliers start from, entry by entry: for z = s v + w with |w| <= d |v| it is
     1 + |s| / d, at which a number h carries back as h (|s| + d)^2.
@@ -62,10 +62,15 @@ class Slopes:
 
     output: Tensor
     sources: tuple[Tensor]
-    low: float
-    high: float
+    low: float | torch.Tensor
+    high: float | torch.Tensor
     node: Node
     raised: torch.Tensor | None = None
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether all slopes lie around 0, so that the constraint does not couple the output with its input."""
+        return bool(torch.as_tensor(self.low + self.high == 0).all())
 
 
 @dataclass(frozen=True, eq=False)

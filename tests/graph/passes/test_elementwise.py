@@ -60,6 +60,10 @@ FINITE: dict[str, tuple[Function, float]] = {
 }
 
 
+# another operation before or behind it
+NOT_WHOLE = ("x times silu over it", "selu", "sigmoid")
+
+
 @pytest.fixture(scope="module")
 def bounds() -> dict[str, tuple[str, float | None]]:
     return {name: audited(function) for name, (function, _) in FINITE.items()}
@@ -86,6 +90,20 @@ def test_constants(name: str, bounds: dict[str, tuple[str, float | None]]) -> No
 @pytest.mark.parametrize("name", [name for name, (_, constant) in FINITE.items() if constant])
 def test_closed_forms(name: str, bounds: dict[str, tuple[str, float | None]]) -> None:
     assert bounds[name][1] == pytest.approx(FINITE[name][1], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in FINITE if name not in NOT_WHOLE])
+def test_every_slope_lies_in_the_range(name: str) -> None:
+    """And the range is no wider than the slopes, to two thousandths of the steepest."""
+    function, constant = FINITE[name]
+    (node,) = (n for n in recognise(capture(OfOneInput(function), {"x": torch.zeros(1, 6)})) if n.op == ELEMENTWISE)
+    low, high = node.payload.slope_range()
+    x = torch.cat([torch.linspace(-9, 9, 90001), torch.tensor([-700.0, 700.0])]).double()[:, None].repeat(1, 6)
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(function(x).sum(), x)
+    room = 2e-3 * constant
+    assert low * (1 + 1e-9) - 1e-9 <= float(gradient.min()) <= low + room
+    assert high - room <= float(gradient.max()) <= high * (1 + 1e-9) + 1e-9
 
 
 def test_values_stay_what_they_were() -> None:

@@ -69,6 +69,12 @@ def kernel(layer: nn.Module, values: object) -> nn.Module:
     return layer
 
 
+def prelu(*slopes: float) -> nn.Module:
+    layer = nn.PReLU(len(slopes))
+    layer.weight = nn.Parameter(torch.tensor(slopes, dtype=F64))
+    return layer
+
+
 def orthogonal(size: int) -> nn.Linear:
     layer = nn.Linear(size, size, bias=False)
     nn.init.orthogonal_(layer.weight)
@@ -93,6 +99,17 @@ def dense_cases() -> dict[str, Case]:
             (1, 8), lambda x, a, b: b(functional.leaky_relu(a(x), 0.3)), dense(8, 16), dense(16, 4)
         ),
         "negative leaky": case((1, 6), lambda x, a, b: b(functional.leaky_relu(a(x), -0.5)), dense(6, 9), dense(9, 4)),
+        "slopes per entry": case(
+            (1, 6), lambda x, a, p, b: b(p(a(x))), dense(6, 5), prelu(-0.9, 0.0, 0.3, 1.0, 1.7), dense(5, 4)
+        ),
+        "slopes per channel": case(
+            (1, 1, 5, 5), lambda x, a, p, b: b(p(a(x)).flatten(1)), conv(1, 3), prelu(-1.2, 0.2, 1.0), dense(75, 4)
+        ),
+        "sine": case((1, 6), lambda x, a, b: b(torch.sin(a(x))), dense(6, 9), dense(9, 4)),
+        "softsign and a constant": case(
+            (1, 6), lambda x, a, b: b(torch.minimum(functional.softsign(a(x)), torch.linspace(-0.2, 0.4, 9))), dense(6, 9), dense(9, 4)
+        ),
+        "soft shrinkage": case((1, 6), lambda x, a, b: b(functional.softshrink(a(x), 0.1)), dense(6, 9), dense(9, 4)),
         "silu and gelu": case(
             (1, 8), lambda x, a, b: b(functional.gelu(functional.silu(a(x)))), dense(8, 16), dense(16, 4)
         ),
@@ -178,6 +195,11 @@ def pixel_cases() -> dict[str, Case]:
             (1, 3, 4, 4), two, nn.ConvTranspose2d(3, 3, 4, stride=2, padding=1, groups=3, bias=False), conv(3, 2)
         ),
         "leaky": case(small, lambda x, a, b: b(functional.leaky_relu(a(x), 0.3)), conv(2, 3), last),
+        "slopes per channel": case(small, lambda x, a, p, b: b(p(a(x))), conv(2, 3), prelu(-1.2, 0.2, 1.0), last),
+        "slopes per channel, strided": case(
+            (1, 2, 6, 6), lambda x, a, p, b, q, c: c(q(b(p(a(x))))), conv(2, 3), prelu(1.4, -0.3, 0.6),
+            conv(3, 4, stride=2), prelu(0.1, -0.7, 1.0, 0.5), conv(4, 2),
+        ),
         "transposed": case((1, 2, 4, 4), up, conv(2, 3), transposed, conv(2, 1)),
         "transposed, cropped": case((1, 2, 4, 4), up, conv(2, 3), odd, conv(2, 1)),
         "pooled head": case((1, 2, 6, 6), pooled, conv(2, 3), conv(3, 4, stride=2), dense(4, 3), dense(3, 2)),
@@ -279,6 +301,12 @@ def largest_stretch(example: Case, points: int = 8) -> float:
     return max(float(torch.linalg.matrix_norm(jacobian(example.net, x), 2)) for x in inputs)
 
 
+def _with_0(step: Slopes) -> Slopes:
+    """The step with 0 among its slopes, as per frequency."""
+    low, high = (torch.as_tensor(slope, dtype=F64) for slope in (step.low, step.high))
+    return replace(step, low=low.clamp_max(0.0), high=high.clamp_min(0.0))
+
+
 def explicit(program: Program, chain: Chain, logs: torch.Tensor) -> float | None:
     """The bound by forms on all entries with the multipliers of a segment per frequency; None where that has steps of its own."""
     (segment,) = chain.parts
@@ -286,10 +314,7 @@ def explicit(program: Program, chain: Chain, logs: torch.Tensor) -> float | None
     if len(segment.program.steps) != len(program.steps):
         return None
     places: Mapping[str, slice] = segment.places
-    steps = tuple(
-        replace(step, low=min(step.low, 0.0), high=max(step.high, 0.0)) if isinstance(step, Slopes) else step
-        for step in program.steps
-    )
+    steps = tuple(_with_0(step) if isinstance(step, Slopes) else step for step in program.steps)
     widened, space, form = replace(program, steps=steps), DenseSpace(), Form()
 
     def choose(step: Constraint, *_form: torch.Tensor | None) -> torch.Tensor:

@@ -32,6 +32,7 @@ from tests.network.forms.networks import (
     network_problem,
     one_segment,
     orthogonal,
+    prelu,
     proved,
     searched,
     steps_of,
@@ -71,6 +72,10 @@ def networks() -> dict[str, Case]:
         "two padded": case((1, 1, 6), lambda x, a, b: b(a(x)), *_ahead_and_behind()),
         "two padded and leaky": case(
             (1, 1, 6), lambda x, a, b: b(functional.leaky_relu(a(x), 0.999)), *_ahead_and_behind()
+        ),
+        "slopes of one and three": case(
+            (1, 2, 1, 3), lambda x, a, p: p(a(x)), kernel(nn.Conv2d(2, 2, 1, bias=False), [[[[1.0]], [[0.0]]], [[[0.0]], [[9.0]]]]),
+            prelu(1.0, 3.0),
         ),
         "two pixels": case((1, 1, 2), lambda x, a: a(x), _signal(1, 1, difference, padding=1)),
         "differences": case((1, 1, 9), lambda x, a: a(x), _signal(1, 1, difference, padding=1)),
@@ -172,6 +177,12 @@ def _from_the_start(right: Callable[..., Any]) -> Callable[..., Any]:
 MUTATIONS = {
     "slopes without 0 per frequency": Mutation(
         "two padded and leaky", PIXELS, multipliers, "interval", lambda _: lambda step, _: (step.low, step.high)
+    ),
+    "slopes of the channels in another order": Mutation(
+        "slopes of one and three", DENSE, multipliers, "_by_position", lambda right: lambda *arguments: right(*arguments).flip(0)
+    ),
+    "slopes of the channels in another order per frequency": Mutation(
+        "slopes of one and three", PIXELS, multipliers, "_by_position", lambda right: lambda *arguments: right(*arguments).flip(0)
     ),
     "no restriction between padded convolutions": Mutation(
         "two padded", PIXELS, restrictions, "_reads_inside", lambda _: lambda *_: True

@@ -46,14 +46,26 @@ def test_forms_per_frequency_are_above_every_jacobian_and_the_dense_form(name: s
     assert whole is not None or any(s.output.name.endswith("inside") for s in chain.parts[0].program.steps)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["residual", "silu and gelu", "softmax", "max of two", "sorted pairs"])
+@pytest.mark.parametrize(
+    "name",
+    ["residual", "silu and gelu", "softmax", "max of two", "sorted pairs", "slopes per entry", "slopes per channel"],
+)
 def test_the_gradient_of_dense_forms_is_that_of_differences(name: str) -> None:
     _check_gradient(name, per_frequency=False)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["pre-activation", "stride", "transposed", "pooled head", "no activation", "pooled twice", "inverted residual"],
+    [
+        "pre-activation",
+        "stride",
+        "transposed",
+        "pooled head",
+        "no activation",
+        "pooled twice",
+        "inverted residual",
+        "slopes per channel, strided",
+    ],
 )
 def test_the_gradient_of_forms_per_frequency_is_that_of_differences(name: str) -> None:
     _check_gradient(name, per_frequency=True)
