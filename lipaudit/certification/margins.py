@@ -3,7 +3,7 @@
 The logits are evaluated in float64 on the captured graph. Two allowances are subtracted from a difference f_i(x) - f_j(x):
 
 * for the evaluation itself: values are moved by up to one rounding of float64 (and by the errors of constants) at every node,
-  twice at random, and 64 times the largest move of a logit counts (:mod:`lipaudit.graph.capture.rounding_noise`);
+  twice at random, and 64 times the largest move of a logit and its own rounding counts (:mod:`lipaudit.graph.capture.rounding_noise`);
 * for the model as it is deployed, which rounds to its own precision: the same with one rounding of the dtype of every node.
 
 Both are measured, not proved: it is assumed that rounding moves a logit of the deployed model by no more than that, at the image and at the
@@ -56,6 +56,7 @@ class MarginMeter:
 
     def __init__(self, classifier: Classifier) -> None:
         self._graph, self._input = classifier.values, classifier.input
+        self._last = next(node for node in self._graph if node.name == self._graph.outputs[0])
         errors = [a.error for node in self._graph for a in node.arguments.values() if isinstance(a, Constant)]
         self._unit = max(UNIT_ROUNDOFF, max((min(error, _UNKNOWN) for error in errors), default=0.0))
 
@@ -78,7 +79,8 @@ class MarginMeter:
     def _noise(self, image: torch.Tensor, logits: torch.Tensor, unit: Callable[[Node], float]) -> torch.Tensor:
         """How far rounding may move every logit; infinite where a moved value is no number."""
         moved = [(self.logits(image, change) - logits).abs() for change in perturbations([image.device], unit)]
-        return FACTOR * torch.nan_to_num(torch.stack(moved).amax(0), nan=torch.inf, posinf=torch.inf)
+        largest = torch.stack(moved).amax(0) + unit(self._last) * logits.abs()
+        return FACTOR * torch.nan_to_num(largest, nan=torch.inf, posinf=torch.inf)
 
 
 def _deployed(node: Node) -> float:

@@ -121,7 +121,7 @@ class _Units:
         self.nodes: list[Node] = []
         inside = in_whole_parts(problem)
         for node in problem.graph:
-            if node.name in inside or node.op == "input":
+            if node.name in inside or node.op == "input" or (node.op in WEIGHTED and not node.output.shape):
                 self._fix(ref.name for ref in node.refs)
             elif node.op in WEIGHTED:
                 self._weighted(node)

@@ -95,7 +95,8 @@ def _noise(function: Function, x: Point, value: Point) -> float:
     """How far rounding moves the outputs at ``x``."""
     unit = max(UNIT_ROUNDOFF, _constants_error(function.graph))
     changes = perturbations([function.place], lambda _: unit)
-    return FACTOR * max(function.size(_difference(value, function(x, change))) for change in changes)
+    moved = max(function.size(_difference(value, function(x, change))) for change in changes)
+    return FACTOR * (moved + unit * function.size(_difference([torch.zeros_like(v) for v in value], value)))
 
 
 def _constants_error(graph: Graph) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -110,6 +111,25 @@ def test_nothing_is_certified_at_a_tie() -> None:
     found = lipaudit.certify(layer, torch.tensor([[1.0, 1.0], [1.0, 1.0 - 2.0**-23], [1.0, 0.5]]), input_shape=(1, 2))
     assert [image.radius > 0 for image in found.images] == [False, False, True]
     assert "2 ties" in str(found)
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_radii_beside_a_large_offset_are_at_most_the_exact_ones(offset: float) -> None:
+    """Margins as small as the rounding of the logits: radii and decisions against rational numbers."""
+    generator = torch.Generator().manual_seed(5)
+    layer = nn.Linear(6, 2).double().requires_grad_(False)
+    layer.weight.copy_(torch.randn(2, 6, generator=generator, dtype=torch.float64))
+    layer.bias.fill_(offset)
+    sizes = 10.0 ** torch.linspace(-11, -1, 60, dtype=torch.float64)[:, None]
+    x = torch.randn(60, 6, generator=generator, dtype=torch.float64) * sizes
+    found = lipaudit.certify(layer, x, input_shape=(1, 6), effort="none", attack_steps=0)
+    weight = [Fraction(a) - Fraction(b) for a, b in zip(*layer.weight.tolist(), strict=True)]
+    length = math.sqrt(sum(w * w for w in weight))
+    for image, point in zip(found.images, x.tolist(), strict=True):
+        margin = sum(w * Fraction(p) for w, p in zip(weight, point, strict=True))
+        assert image.radius <= float(abs(margin)) / length * (1 + 1e-12)
+        assert image.radius == 0 or image.decision == int(margin < 0)
+    assert sum(image.radius > 0 for image in found.images) > 15
 
 
 def test_a_wrong_decision_certifies_nothing_for_the_accuracy() -> None:

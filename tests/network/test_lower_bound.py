@@ -45,6 +45,19 @@ def test_linear_network_reaches_its_spectral_norm() -> None:
     check(net, found)
 
 
+@pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
+def test_a_large_offset_is_not_taken_for_a_stretch(offset: float) -> None:
+    layer = nn.Linear(1, 1).double().requires_grad_(False)
+    layer.weight.fill_(1.5)
+    layer.bias.fill_(offset)
+    images = torch.linspace(-1e-3, 1e-3, 5, dtype=torch.float64)[:, None]
+    network = lipaudit.audit(layer, input_shape=(1, 1), effort="none", lower_bound=True, images=images).network
+    assert network.lower_bound is not None
+    assert network.images is not None
+    assert 1.4 < network.lower_bound <= 1.5
+    assert all(norm is None or norm.norm <= 1.5 for norm in network.images.norms)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_the_pair_is_given_exactly_and_gives_the_quotient(dtype: torch.dtype) -> None:
     torch.manual_seed(1)

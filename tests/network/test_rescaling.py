@@ -237,3 +237,13 @@ def test_channels_of_zeros_keep_finite_units() -> None:
     scales, _ = balanced_scales(problem)
     assert all(bool((scale > 1e-6).all()) and bool((scale < 1e6).all()) for scale in scales.values())
     assert rescaled(problem, scales).propagation.network.log_upper < problem.propagation.network.log_upper + 1e-3
+
+
+def test_a_number_that_is_scaled_has_no_channels() -> None:
+    torch.manual_seed(4)
+    number = case((1, 5), lambda x, a, b: 0.3 * b(torch.relu(a(x))).abs().sum(), dense(5, 7), dense(7, 4))
+    problem = network_problem(number.net, number.shape)
+    scales, gain = balanced_scales(problem)
+    assert gain > 0
+    assert [tuple(scale.shape) for scale in scales.values()] == [(7,)]
+    assert rescaled(problem, scales).propagation.network.log_upper < problem.propagation.network.log_upper

@@ -1,4 +1,9 @@
-"""What rounding does to the values of a graph: every value is moved by up to one rounding, at random, and the outputs move."""
+"""What rounding does to the values of a graph: every value is moved by up to one rounding, at random, and the outputs move.
+
+The graph is evaluated in a precision of its own, in which a value can be moved by its own roundings only: a rounding that is not far above
+these is taken for several of them. That moves may cancel each other remains, and no output is known better than to its own rounding:
+its size times the unit counts as well.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,16 @@ from lipaudit.graph.node import Node
 
 # Differences of so many times the noise are rounding: sums of many terms round more than once.
 FACTOR = 64.0
+# A move of less than so many roundings of the evaluation itself would often be none.
+_ROUNDINGS = 16
 Change = Callable[[Node, torch.Tensor], torch.Tensor]
 
 
 def perturbations(places: Iterable[torch.device], unit: Callable[[Node], float]) -> Iterator[Change]:
-    """Two ways to change the values of nodes (``then`` of :func:`lipaudit.graph.evaluate.interpret`) by up to ``unit``, relative."""
+    """Two ways to change the values of nodes (``then`` of :func:`lipaudit.graph.evaluate.interpret`) by up to ``unit``, relative.
+
+    Where ``unit`` is less than 16 roundings of the values' dtype, these take its place.
+    """
     for seed in (0, 1):
         generators = {place: torch.Generator(place).manual_seed(seed) for place in set(places)}
 
@@ -24,6 +34,7 @@ def perturbations(places: Iterable[torch.device], unit: Callable[[Node], float])
             if not value.is_floating_point():
                 return value
             draws = torch.rand(value.shape, generator=generators[value.device], device=value.device)
-            return value * (1 + unit(node) * (2 * draws.to(value.dtype) - 1))
+            largest = max(unit(node), _ROUNDINGS * torch.finfo(value.dtype).eps / 2)
+            return value * (1 + largest * (2 * draws.to(value.dtype) - 1))
 
         yield perturb

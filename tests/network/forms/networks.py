@@ -106,6 +106,9 @@ def dense_cases() -> dict[str, Case]:
             (1, 1, 5, 5), lambda x, a, p, b: b(p(a(x)).flatten(1)), conv(1, 3), prelu(-1.2, 0.2, 1.0), dense(75, 4)
         ),
         "sine": case((1, 6), lambda x, a, b: b(torch.sin(a(x))), dense(6, 9), dense(9, 4)),
+        "scaled number": case(
+            (1, 5), lambda x, a, b: 0.3 * torch.logsumexp(b(r(a(x))).flatten(), 0), dense(5, 7), dense(7, 4)
+        ),
         "softsign and a constant": case(
             (1, 6), lambda x, a, b: b(torch.minimum(functional.softsign(a(x)), torch.linspace(-0.2, 0.4, 9))), dense(6, 9), dense(9, 4)
         ),
