@@ -54,7 +54,7 @@ def layer_records(
     inputs = {n.name: tuple(dict.fromkeys(s for ref in n.refs for s in sources[ref.name])) for n in rows}
     parts = _contributions(rows, propagation)
     stretching = math.fsum(part for part in parts.values() if part > 0)
-    shares = {name: part / stretching for name, part in parts.items()} if stretching > 0 else {}
+    shares = {name: part / stretching for name, part in parts.items()} if stretching > _ONE else {}
     return tuple(
         replace(
             _layer(n, named[n.name], inputs[n.name], propagation, names, paths, graph.input_sizes),

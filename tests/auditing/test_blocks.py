@@ -150,3 +150,19 @@ def written_out(weight: torch.Tensor, size: int) -> float:
         x = torch.conv_transpose2d(torch.conv2d(x, weight, padding=1), weight, padding=1)
         x = x / x.norm()
     return float(torch.conv2d(x, weight, padding=1).norm())
+
+
+def test_rounding_alone_has_no_shares() -> None:
+    class Bent(nn.Module):
+        """w x - tanh(x) / 2 with w = 1, which is one matrix with the norm 1 and one that shrinks."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+            self.layer.weight = nn.Parameter(torch.ones(1, 1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) - torch.tanh(x) / 2
+
+    report = lipaudit.audit(Bent().eval(), input_shape=(1, 1), effort="none")
+    assert [row.share for row in report.layers] == [None, None]
