@@ -31,40 +31,44 @@ def lanes(node: Node, part: Part) -> Shortcut | None:
     if join is None or len(join.parts) < 2 or not all(isinstance(each, Ref) for each in join.parts):
         return None
     ends = [_lane(each, part) for each in join.parts if isinstance(each, Ref)]
-    found = [end for end in ends if end is not None]
-    if len(found) != len(ends) or len({source for source, _, _ in found}) != 1:
-        return None
-    source = found[0][0]
-    taken = [_entries(part, source, selection) for _, selection, _ in found]
-    if any(entries is None for entries in taken):
-        return None
-    together = torch.cat([entries for entries in taken if entries is not None])
-    if len(together) != len(torch.unique(together)):
-        return None
-    return Shortcut(source, Bracket.maximum(factor for _, _, factor in found), "parallel lanes")
+    for source in ends[0]:
+        if not all(source in end for end in ends):
+            continue
+        taken = [_entries(part, source, end[source][0]) for end in ends]
+        if any(entries is None for entries in taken):
+            continue
+        together = torch.cat([entries for entries in taken if entries is not None])
+        if len(together) == len(torch.unique(together)):
+            return Shortcut(source, Bracket.maximum(end[source][1] for end in ends), "parallel lanes")
+    return None
 
 
-def _lane(ref: Ref, part: Part) -> tuple[str, tuple[Node, ...], Bracket] | None:
-    """The tensor that a lane selects entries of, the selections, and the constant from there to its end."""
+def _lane(ref: Ref, part: Part) -> dict[str, tuple[tuple[Node, ...], Bracket]]:
+    """The tensors of which a lane selects entries, the nearest first: the selections, and the constant from there to its end.
+
+    Selections of entries that are each taken once have the constant 1, so that a lane may begin before them.
+    """
     node, factor = part.producers[ref.name], Bracket.exact(1.0)
+    sources: dict[str, tuple[tuple[Node, ...], Bracket]] = {}
     for _ in range(_MOST_OPERATIONS):
-        if node.op in _SELECTIONS:
-            break
+        selections: list[Node] = []
+        while node.op in _SELECTIONS and len(node.refs) == 1:
+            selections.append(node)
+            node = part.producers[node.refs[0].name]
+        if selections:
+            taken = tuple(reversed(selections))
+            sources[node.name] = taken, Bracket(-math.inf, factor.log_upper, factor.rigor)
+            if _entries(part, node.name, taken) is None:
+                break
         shortcut = part.shortcuts.get(node.name)
         if shortcut is not None:
             factor, node = factor * shortcut.factor, part.producers[shortcut.source]
             continue
         effect = part.effects.get(node.name)
         if effect is None or effect.status is not Status.FINITE or len(node.refs) != 1 or len(node.outputs) != 1:
-            return None
+            break
         factor, node = factor * effect.factors[0], part.producers[node.refs[0].name]
-    selections: list[Node] = []
-    while node.op in _SELECTIONS and len(node.refs) == 1:
-        selections.append(node)
-        node = part.producers[node.refs[0].name]
-    if not selections:
-        return None
-    return node.name, tuple(reversed(selections)), Bracket(-math.inf, factor.log_upper, factor.rigor)
+    return sources
 
 
 def _entries(part: Part, source: str, selections: tuple[Node, ...]) -> torch.Tensor | None:

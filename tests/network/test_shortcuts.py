@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import lipaudit
 from tests.graph.networks import OfOneInput
+from tests.network.forms.networks import max_min
 from tests.one_lipschitz.layers import (
     ConvexPotential,
     ConvexPotentialConvolution,
@@ -234,6 +235,10 @@ WHOLE: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "centred over channels": (lambda x: x - x.mean(1, keepdim=True), 1.0),
     "two lanes": (lambda x: over(x, torch.relu, lambda b: 2 * torch.tanh(b)), 2.0),
     "a lane past a block": (lambda x: over(x, lambda a: a, lambda b: b - b.mean((2, 3), keepdim=True)), 1.0),
+    "a lane that joins what it took apart": (lambda x: over(x, lambda a: a, lambda b: max_min(torch.tanh(b))), 1.0),
+    "a lane that turns its entries around": (
+        lambda x: over(x, torch.relu, lambda b: 2 * torch.tanh(b).flip(1).transpose(2, 3).reshape(1, 2, 3, 3)), 2.0,
+    ),
     "lanes of every other channel": (lambda x: torch.cat([x[:, ::2].abs(), x[:, 1::2].sin()], 1), 1.0),
 }  # fmt: skip
 APART: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
@@ -241,6 +246,9 @@ APART: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "a mean that is added": (lambda x: x + x.mean((2, 3), keepdim=True), 2.0),
     "twice the mean": (lambda x: x - 2 * x.mean((2, 3), keepdim=True), 1.0),
     "lanes that share entries": (lambda x: torch.cat([x[:, :3].abs(), x[:, 1:].sin()], 1), math.sqrt(2)),
+    "a lane that repeats its entries": (
+        lambda x: over(x, torch.relu, lambda b: torch.tanh(b)[:, [0, 1, 0, 1]]), math.sqrt(2),
+    ),
     "a lane that reads both": (lambda x: over(x, torch.relu, lambda b: b + torch.relu(x[:, :2])), math.sqrt(2)),
     "the same entries twice": (lambda x: torch.cat([x[:, :2].abs(), x[:, :2].abs()], 1), math.sqrt(2)),
 }  # fmt: skip
