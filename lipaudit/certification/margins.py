@@ -7,7 +7,8 @@ The logits are evaluated in float64 on the captured graph. Two allowances are su
 * for the model as it is deployed, which rounds to its own precision: the same with one rounding of the dtype of every node.
 
 Both are measured, not proved: it is assumed that rounding moves a logit of the deployed model by no more than that, at the image and at the
-points around it. A margin that is not above its allowance is a tie.
+points around it. Constants that the network computes by operations of which no error is known are taken to be right to 2^-40; where
+one is the rest of a sum that cancelled, no margin is above its allowance. A margin that is not above its allowance is a tie.
 """
 
 from __future__ import annotations
@@ -18,13 +19,9 @@ from dataclasses import dataclass
 import torch
 
 from lipaudit.certification.classifier import Classifier
-from lipaudit.graph.capture.rounding_noise import FACTOR, Change, perturbations
+from lipaudit.graph.capture.rounding_noise import FACTOR, Change, perturbations, unit_of
 from lipaudit.graph.evaluate import interpret
-from lipaudit.graph.node import Constant, Graph, Node
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF
-
-# of a constant whose error is not known
-_UNKNOWN = 2.0**-40
+from lipaudit.graph.node import Graph, Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +54,7 @@ class MarginMeter:
     def __init__(self, classifier: Classifier) -> None:
         self._graph, self._input = classifier.values, classifier.input
         self._last = next(node for node in self._graph if node.name == self._graph.outputs[0])
-        errors = [a.error for node in self._graph for a in node.arguments.values() if isinstance(a, Constant)]
-        self._unit = max(UNIT_ROUNDOFF, max((min(error, _UNKNOWN) for error in errors), default=0.0))
+        self._unit = unit_of(self._graph)
 
     def logits(self, image: torch.Tensor, change: Change | None = None) -> torch.Tensor:
         """The logits (K,) at an image (1, ...) in float64."""

@@ -21,7 +21,7 @@ def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=_complete)
 @debug_option
 def explain(topics: tuple[str, ...]) -> int:
-    """Explain what a report says: bound, share, factor, tolerance, rigor, domain, status, stretch, product, segment.
+    """Explain what a report says, by topics such as bound, share, rigor, segment and block.
 
     Without a topic, list them.
     """

@@ -68,5 +68,8 @@ def verify(ctx: click.Context, /, report: Path, model: str, certificate: str | N
     if found.verified and not quiet:
         bound = saved.network.log10_upper_bound
         network = "" if bound is None else f", the network's bound of 10^{bound!r} among them"
-        emit(f"Verified: {found.figures} upper bounds were proved again{network}. Names and notes were not compared.")
+        emit(
+            f"Verified: {found.figures} upper bounds were proved again{network}. Lower bounds, shares, names and notes were not "
+            "compared."
+        )
     return 0 if found.verified else 1

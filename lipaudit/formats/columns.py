@@ -95,6 +95,14 @@ def _status_or(text: Callable[[LayerRecord], str]) -> Callable[[Group], str]:
     return of_group
 
 
+def _blocks(group: Group) -> str:
+    """The block of all rows, or how many there are; nothing where a row is in none."""
+    blocks = list(dict.fromkeys(layer.block for layer in group.layers))
+    if "" in blocks:
+        return ""
+    return blocks[0] if len(blocks) == 1 else f"{len(blocks)} blocks"
+
+
 def _note(layer: LayerRecord) -> str:
     return "; ".join(filter(None, (layer.reason, layer.note)))
 
@@ -117,7 +125,7 @@ _ALL = (
     Column("note", _note, 8),
     Column("reads", lambda r: ", ".join(r.inputs), 7),
     Column("folded", lambda r: ", ".join(r.folded), 8),
-    Column("block", lambda r: r.block, 24),  # it ends in a figure
+    Column("block", lambda r: r.block, 24, of_group=_blocks),  # it ends in a figure
 )
 COLUMNS = {column.key: column for column in _ALL}
 FIRST_COLUMNS = ("layer", "op", "weight", "factor", "share", "block")

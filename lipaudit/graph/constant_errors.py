@@ -24,6 +24,8 @@ from lipaudit.spectral.rounding import UNIT_ROUNDOFF, gamma
 # Larger relative errors are not worth a margin, and the bounds of first order below stay bounds up to here.
 LARGEST = 2.0**-20
 _FUNCTION = 8 * UNIT_ROUNDOFF
+# Of a sum of which nothing is left. What is computed from numbers with a relative error above LARGEST has an error above it, too.
+_LOST = 2.0**100
 _SMALLEST = 2.0**-960  # results that may have lost digits to underflow
 
 # Every entry of the result is an entry of an operand, or a literal, to the last bit.
@@ -72,7 +74,7 @@ def margin_of(error: float) -> float:
 def relative_error(op: str, bound: Mapping[str, Any], values: Mapping[str, Any], result: torch.Tensor) -> float:
     """The bound e of a result in float64, of an operation whose arguments are ``bound`` and evaluated are ``values``.
 
-    Infinite where the operation is not known, or where a sum cancels so far that nothing is left of it.
+    Infinite where the operation is not known; finite and above LARGEST where a sum cancels so far that hardly anything is left of it.
     """
     before = max((c.error for c in _constants(bound)), default=0.0)
     if not result.is_floating_point() and not result.is_complex():
@@ -84,12 +86,12 @@ def relative_error(op: str, bound: Mapping[str, Any], values: Mapping[str, Any],
     if result.is_complex():
         return math.inf
     if before > LARGEST:
-        return math.inf
+        return before
     error = _error(op, bound, values, result, before)
     # terms of second order, and the rounding of these bounds themselves
     error *= 1 + 2.0**-10
     small = (result != 0) & (result.abs() < _SMALLEST)
-    return math.inf if not error <= LARGEST or bool(small.any()) else error
+    return math.inf if bool(small.any()) else error
 
 
 def _error(op: str, bound: Mapping[str, Any], values: Mapping[str, Any], result: torch.Tensor, before: float) -> float:
@@ -209,4 +211,4 @@ def _largest(x: torch.Tensor) -> float:
 def _ratio(error: torch.Tensor, result: torch.Tensor) -> float:
     """The largest error / |result|; 0 / 0 is 0: what is exactly 0 was computed from zeros alone."""
     ratio = torch.where(error == 0, 0.0, error / result.abs())
-    return _largest(ratio)
+    return min(_largest(ratio), _LOST)

@@ -21,7 +21,6 @@ _BOTH_SIGNS = {
     ACTIVATION, "aten.mish.default", "aten.abs.default", "aten.celu.default", "aten.sin.default", "aten.cos.default",
 }  # fmt: skip
 _ROUNDING = 2.0**-50
-_LEAST_RANGE = 2.0**-20
 # functions f with f'(x) + f'(-x) = 1: the smallest slope is 1 minus the largest
 _REFLECTED = {"aten.silu.default", "aten.gelu.default", "aten.hardswish.default"}
 _LEAST_OF_THE_REFLECTED = 1.0998  # the largest slope of silu, less than that of the others
@@ -76,7 +75,7 @@ def slopes(node: Node, constant: float) -> tuple[float, float] | None:
 def slopes_of_entries(node: Node) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The slopes of a PReLU with constant weights entry by entry, from min(1, w) to max(1, w); float64 in the shape of its output.
 
-    Where w is nearly 1 the lower one is a little less: forms divide by the difference. None for other operations.
+    None for other operations.
     """
     weight = constant_operand(node, "weight") if node.op in PRELU else None
     if weight is None or node.output.shape != node.refs[0].info.shape or weight.numel() == 0:
@@ -86,5 +85,4 @@ def slopes_of_entries(node: Node) -> tuple[torch.Tensor, torch.Tensor] | None:
         weight.to(torch.float64).reshape(-1, *(1,) * max(axes, 0)) if weight.numel() > 1 else weight.to(torch.float64)
     )
     each = channels.expand(node.output.shape)
-    high = each.clamp_min(1.0)
-    return torch.minimum(each.clamp_max(1.0), high - _LEAST_RANGE), high
+    return each.clamp_max(1.0), each.clamp_min(1.0)

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
-from lipaudit.graph.capture.rounding_noise import FACTOR, perturbations
-from lipaudit.graph.node import Constant, Graph
+from lipaudit.graph.capture.rounding_noise import FACTOR, perturbations, unit_of
 from lipaudit.network.domain import Domain
 from lipaudit.network.function import Function, Point, norm
-from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 # Distances of two points, relative to the norm of one.
 DISTANCES = (1e-1, 1e-2, 1e-3, 1e-4)
@@ -93,15 +91,10 @@ def _difference(first: Point, second: Point) -> Point:
 
 def _noise(function: Function, x: Point, value: Point) -> float:
     """How far rounding moves the outputs at ``x``."""
-    unit = max(UNIT_ROUNDOFF, _constants_error(function.graph))
+    unit = unit_of(function.graph)
     changes = perturbations([function.place], lambda _: unit)
     moved = max(function.size(_difference(value, function(x, change))) for change in changes)
     return FACTOR * (moved + unit * function.size(_difference([torch.zeros_like(v) for v in value], value)))
-
-
-def _constants_error(graph: Graph) -> float:
-    errors = [a.error for node in graph for a in node.arguments.values() if isinstance(a, Constant)]
-    return max((min(error, _UNKNOWN) for error in errors), default=0.0)
 
 
 def placed(function: Function, domain: Domain, x: Point, narrow: bool = True) -> Point:

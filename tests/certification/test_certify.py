@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import lipaudit
 from lipaudit.certification import constants, local
@@ -130,6 +131,31 @@ def test_radii_beside_a_large_offset_are_at_most_the_exact_ones(offset: float) -
         assert image.radius <= float(abs(margin)) / length * (1 + 1e-12)
         assert image.radius == 0 or image.decision == int(margin < 0)
     assert sum(image.radius > 0 for image in found.images) > 15
+
+
+class Cancelling(nn.Module):
+    """x + ((p + o) - o) for p = 0.3: a constant of which little is left behind a large o."""
+
+    def __init__(self, offset: float) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.tensor([[1.0], [0.0]], dtype=torch.float64))
+        self.register_buffer("shift", torch.tensor([0.3, 0.1], dtype=torch.float64))
+        self.offset = offset
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x, self.weight) + ((self.shift + self.offset) - self.offset)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e9, 1e12, 1e15, 1e18])
+def test_radii_beside_a_constant_that_cancelled_are_at_most_the_exact_ones(offset: float) -> None:
+    shift = (0.3 + offset) - offset - ((0.1 + offset) - offset)
+    x = torch.tensor([[-0.2 + d] for d in (-0.1, -1e-7, (0.2 - shift) / 2, (0.2 - shift) * 0.9, 1e-9, 1e-3)]).double()
+    found = lipaudit.certify(Cancelling(offset), x, input_shape=(1, 1), effort="none", attack_steps=0)
+    for image, (point,) in zip(found.images, x.tolist(), strict=True):
+        margin = Fraction(point) + Fraction(0.3) - Fraction(0.1)
+        assert image.radius <= float(abs(margin)) * (1 + 1e-12)
+        assert image.radius == 0 or image.decision == int(margin < 0)
+    assert (found.images[0].radius > 0.07) == (offset < 1e9)
 
 
 def test_a_wrong_decision_certifies_nothing_for_the_accuracy() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lipaudit.errors import UsageError
@@ -118,3 +120,10 @@ def test_the_default_columns_always_fit() -> None:
 def test_control_characters_of_names_are_escaped() -> None:
     row = LayerRecord("a\x1b[31m\n", "conv2d", "convolution", (), "unsupported")
     assert cell("layer", row) == "a\\x1b[31m\\n"
+
+
+def test_a_group_says_in_how_many_blocks_its_rows_are() -> None:
+    rows = [
+        replace(fakes.layer(f"body.{k}", 2.0), block=block) for k, block in enumerate(("step ≤ 1", "step ≤ 1.1", ""))
+    ]
+    assert [cell("block", group(*some)) for some in (rows[:1], rows[:2], rows)] == ["step ≤ 1", "2 blocks", ""]

@@ -7,16 +7,21 @@ its size times the unit counts as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
-from lipaudit.graph.node import Node
+from lipaudit.graph.constant_errors import LARGEST
+from lipaudit.graph.node import Constant, Graph, Node
+from lipaudit.spectral.rounding import UNIT_ROUNDOFF
 
 # Differences of so many times the noise are rounding: sums of many terms round more than once.
 FACTOR = 64.0
 # A move of less than so many roundings of the evaluation itself would often be none.
 _ROUNDINGS = 16
+# What the relative error of a constant is taken for that the network computes by operations of which no error is known.
+_UNKNOWN = 2.0**-40
 Change = Callable[[Node, torch.Tensor], torch.Tensor]
 
 
@@ -38,3 +43,14 @@ def perturbations(places: Iterable[torch.device], unit: Callable[[Node], float])
             return value * (1 + largest * (2 * draws.to(value.dtype) - 1))
 
         yield perturb
+
+
+def unit_of(graph: Graph) -> float:
+    """The relative error of the values of a graph in float64: one rounding, or the largest error of a constant where that is more.
+
+    Infinite where a constant is the rest of a sum that cancelled: nothing is known of it then.
+    """
+    errors = [a.error for node in graph for a in node.arguments.values() if isinstance(a, Constant)]
+    if any(LARGEST < error < math.inf for error in errors):
+        return math.inf
+    return max([UNIT_ROUNDOFF, *(_UNKNOWN if error == math.inf else error for error in errors)])

@@ -13,6 +13,8 @@ L^2, and the multipliers F t prove it in the elimination from the outputs.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from lipaudit.network.forms.multipliers import interval
@@ -59,5 +61,7 @@ def forward_multipliers(program: Program, space: Space) -> dict[str, float] | No
     if current != program.outputs[0]:
         return None
     bound = float(torch.linalg.eigvalsh(y).amax())
+    if not 0 < bound < math.inf:
+        return None
     raised = (_LARGER**k for k in range(len(multipliers), 0, -1))
     return {name: t * bound * factor for (name, t), factor in zip(multipliers.items(), raised, strict=True)}

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
+
 from lipaudit.graph.constant_errors import LARGEST
 from lipaudit.graph.linear import CONVOLUTION, DENSE, SCALE
 from lipaudit.graph.node import Constant, Graph, Node, Ref, TensorInfo, parts
@@ -163,7 +165,8 @@ def _step(node: Node, effect: Effect, tensors: Mapping[str, Tensor], propagation
         (factor,) = (f for f in effect.factors if f.log_upper != -math.inf)
         constant = _exp(factor.log_upper)
         if source.shape == output.shape and (interval := slopes(node, constant)) is not None:
-            low, high = slopes_of_entries(node) or interval
+            each = slopes_of_entries(node)
+            low, high = _apart(*interval) if each is None else _each_apart(*each)
             return Slopes(output, (source,), low, high, node)
         if node.op in _MAX_POOLS and constant >= 1 and len(node.outputs) == 1:
             return Windows(output, (source,), node)
@@ -171,6 +174,19 @@ def _step(node: Node, effect: Effect, tensors: Mapping[str, Tensor], propagation
             return Groups(output, (source,), node.payload.axis, _ordered(node.payload), node)
     operands, weights = _weights(effect, read, tensors, propagation)
     return Bounded(output, operands, tuple(len(node.outputs) * weight for weight in weights), node)
+
+
+def _each_apart(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Intervals that hold these and are not narrower than a millionth of their ends: forms divide by what they are wide."""
+    least = torch.maximum(low.abs(), high.abs()) * _LEAST_RANGE
+    positive = high > 0
+    wide_low, wide_high = torch.minimum(low, high - least), torch.maximum(high, low + least)
+    return torch.where(positive, wide_low, low), torch.where(positive, high, wide_high)
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    wider = _each_apart(torch.tensor(low, dtype=torch.float64), torch.tensor(high, dtype=torch.float64))
+    return float(wider[0]), float(wider[1])
 
 
 def _exp(log: float) -> float:
@@ -202,6 +218,7 @@ def _weights(
 
 _ZERO = Bracket.exact(0.0)
 _LARGEST_LOG = 300.0
+_LEAST_RANGE = 2.0**-20
 _HARDLY_MORE = math.log(1.1)
 _MAX_POOLS = {"aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default"}
 

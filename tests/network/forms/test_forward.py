@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import lipaudit
 from lipaudit.network.forms.elimination import InfeasibleError
 from tests.network.forms.networks import F64, case, conv, dense, jacobian, one_segment, steps_of
 
@@ -64,3 +65,12 @@ def test_residual_networks_are_no_chains() -> None:
     example = case((1, 4), lambda x, a: x + functional.relu(a(x)), dense(4, 4))
     with pytest.raises(InfeasibleError, match="no chain"):
         one_segment(steps_of(example), per_frequency=False).start("forward")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slopes_that_hardly_differ(seed: int) -> None:
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(6, 9), nn.LeakyReLU(1 - 2.0**-52), nn.Linear(9, 1)).double().eval()
+    norm = float(torch.linalg.matrix_norm((net[2].weight @ net[0].weight).detach(), 2))
+    bound = lipaudit.audit(net, input_shape=(1, 6)).network.upper_bound
+    assert norm * (1 - 1e-12) <= bound
