@@ -8,6 +8,7 @@ from lipaudit.graph.node import Node
 from lipaudit.graph.ops import CASTS, DROPOUTS, IDENTITIES, PRELU
 from lipaudit.graph.passes.activations import ACTIVATION
 from lipaudit.graph.passes.elementwise import ELEMENTWISE
+from lipaudit.rules.operands import along_channels
 from lipaudit.rules.operands import constant as constant_operand
 
 _INCREASING = {
@@ -73,16 +74,12 @@ def slopes(node: Node, constant: float) -> tuple[float, float] | None:
 
 
 def slopes_of_entries(node: Node) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The slopes of a PReLU with constant weights entry by entry, from min(1, w) to max(1, w); float64 in the shape of its output.
+    """The slopes of a PReLU with constant weights, from min(1, w) to max(1, w), in float64, in a shape that fits its output.
 
     None for other operations.
     """
     weight = constant_operand(node, "weight") if node.op in PRELU else None
     if weight is None or node.output.shape != node.refs[0].info.shape or weight.numel() == 0:
         return None
-    axes = len(node.output.shape) - 2
-    channels = (
-        weight.to(torch.float64).reshape(-1, *(1,) * max(axes, 0)) if weight.numel() > 1 else weight.to(torch.float64)
-    )
-    each = channels.expand(node.output.shape)
+    each = along_channels(weight, len(node.output.shape))
     return each.clamp_max(1.0), each.clamp_min(1.0)

@@ -7,6 +7,7 @@ the lanes', where the product rule has the root of the sum of their squares. Rev
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -34,32 +35,29 @@ def lanes(node: Node, part: Part) -> Shortcut | None:
     for source in ends[0]:
         if not all(source in end for end in ends):
             continue
-        taken = [_entries(part, source, end[source][0]) for end in ends]
-        if any(entries is None for entries in taken):
-            continue
-        together = torch.cat([entries for entries in taken if entries is not None])
+        together = torch.cat([end[source][0] for end in ends])
         if len(together) == len(torch.unique(together)):
             return Shortcut(source, Bracket.maximum(end[source][1] for end in ends), "parallel lanes")
     return None
 
 
-def _lane(ref: Ref, part: Part) -> dict[str, tuple[tuple[Node, ...], Bracket]]:
-    """The tensors of which a lane selects entries, the nearest first: the selections, and the constant from there to its end.
+def _lane(ref: Ref, part: Part) -> dict[str, tuple[torch.Tensor, Bracket]]:
+    """The tensors of which a lane selects entries, the nearest first: their numbers, and the constant from there to its end.
 
-    Selections of entries that are each taken once have the constant 1, so that a lane may begin before them.
+    Selections of entries that are each taken once have the constant 1, so that a lane may begin before them, and not before others.
     """
     node, factor = part.producers[ref.name], Bracket.exact(1.0)
-    sources: dict[str, tuple[tuple[Node, ...], Bracket]] = {}
+    sources: dict[str, tuple[torch.Tensor, Bracket]] = {}
     for _ in range(_MOST_OPERATIONS):
         selections: list[Node] = []
         while node.op in _SELECTIONS and len(node.refs) == 1:
             selections.append(node)
             node = part.producers[node.refs[0].name]
         if selections:
-            taken = tuple(reversed(selections))
-            sources[node.name] = taken, Bracket(-math.inf, factor.log_upper, factor.rigor)
-            if _entries(part, node.name, taken) is None:
+            entries = _entries(part, node.name, selections[::-1])
+            if entries is None:
                 break
+            sources[node.name] = entries, Bracket(-math.inf, factor.log_upper, factor.rigor)
         shortcut = part.shortcuts.get(node.name)
         if shortcut is not None:
             factor, node = factor * shortcut.factor, part.producers[shortcut.source]
@@ -71,7 +69,7 @@ def _lane(ref: Ref, part: Part) -> dict[str, tuple[tuple[Node, ...], Bracket]]:
     return sources
 
 
-def _entries(part: Part, source: str, selections: tuple[Node, ...]) -> torch.Tensor | None:
+def _entries(part: Part, source: str, selections: Sequence[Node]) -> torch.Tensor | None:
     """The numbers of the entries that are selected, each once; None where one is selected twice, or there are too many."""
     outputs = part.producers[source].outputs
     size = math.prod(outputs[0].shape)

@@ -22,8 +22,6 @@ from lipaudit.network.function import Function, Point, norm
 DISTANCES = (1e-1, 1e-2, 1e-3, 1e-4)
 # What norms and differences of two points may round, generously.
 _ROUNDING = 1e-12
-# Of a constant whose error is not known.
-_UNKNOWN = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +92,7 @@ def _noise(function: Function, x: Point, value: Point) -> float:
     unit = unit_of(function.graph)
     changes = perturbations([function.place], lambda _: unit)
     moved = max(function.size(_difference(value, function(x, change))) for change in changes)
-    return FACTOR * (moved + unit * function.size(_difference([torch.zeros_like(v) for v in value], value)))
+    return FACTOR * (moved + unit * function.size(value))
 
 
 def placed(function: Function, domain: Domain, x: Point, narrow: bool = True) -> Point:

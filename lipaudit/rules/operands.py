@@ -81,6 +81,11 @@ def constant(node: Node, key: str) -> torch.Tensor | None:
     return None
 
 
+def along_channels(values: torch.Tensor, dims: int) -> torch.Tensor:
+    """One number per channel, which axis 1 counts, or one for all, in a shape that fits a tensor with so many axes."""
+    return values.reshape(() if values.numel() == 1 else (-1, *(1,) * max(0, dims - 2)))
+
+
 def number(node: Node, key: str) -> float:
     """The number ``key``; a constant tensor of one element counts as one."""
     argument = node[key]

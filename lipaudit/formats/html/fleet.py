@@ -10,7 +10,7 @@ from lipaudit.formats.html.document import Part, document
 from lipaudit.formats.html.plain_table import Link, PlainTable
 from lipaudit.records.failure import Failure
 from lipaudit.records.report import AuditReport, NetworkRecord
-from lipaudit.records.stretching import costs
+from lipaudit.records.stretching import Cost, costs
 from lipaudit.text.figures import factor_text
 from lipaudit.text.numbers import count_text, log10_estimate_text, log10_upper_text, share_text, upper_bound_text
 from lipaudit.text.summary import sections, title, warning
@@ -57,14 +57,7 @@ def _count(reports: Sequence[AuditReport], failures: Sequence[Failure]) -> str:
 
 def _row(key: str, report: AuditReport) -> tuple[str | Link, ...]:
     network = report.network
-    first = next(iter(costs(report)), None)
-    last = (
-        ""
-        if first is None
-        else first.name
-        if first.block
-        else f"{first.name} (factor {factor_text(first.rows[0])}{_share(first.share)})"
-    )
+    last = next((_cost(cost) for cost in costs(report)), "")
     if network.status != "finite" and network.reasons:
         last = network.reasons[0]
     rigor = "structure" if report.settings.structure else network.rigor or ""
@@ -72,8 +65,11 @@ def _row(key: str, report: AuditReport) -> tuple[str | Link, ...]:
     return (name, network.status, *_figure(network), rigor, network.domain, str(len(report.layers)), last)
 
 
-def _share(share: float | None) -> str:
-    return "" if share is None else f", {share_text(share)} of the stretching"
+def _cost(cost: Cost) -> str:
+    if cost.block:
+        return cost.name
+    share = "" if cost.share is None else f", {share_text(cost.share)} of the stretching"
+    return f"{cost.name} (factor {factor_text(cost.rows[0])}{share})"
 
 
 def _figure(network: NetworkRecord) -> tuple[str, str]:

@@ -62,10 +62,14 @@ class Elementwise:
         """What the function is computed in."""
         return self.nodes[-1].output.dtype
 
+    @property
+    def _hidden(self) -> Fraction:
+        """The relative size of steps that are rounding."""
+        return FLOAT64_HALF_ULP if self.dtype == torch.float64 else FLOAT32_HALF_ULP
+
     def slopes(self, low: float = -math.inf, high: float = math.inf) -> Slopes:
         """sup |g'| over all real numbers or an interval, the largest over the sets of constants."""
-        hidden = FLOAT64_HALF_ULP if self.dtype == torch.float64 else FLOAT32_HALF_ULP
-        each = [_slopes(program, low, high, hidden) for program in self.programs]
+        each = [_slopes(program, low, high, self._hidden) for program in self.programs]
         worst = next((s for s in each if s.jumps or s.grows), None)
         return worst or Slopes(
             max(s.lower for s in each), max(s.upper for s in each), max((s.steps for s in each), key=len)
@@ -73,8 +77,7 @@ class Elementwise:
 
     def slope_range(self) -> tuple[float, float]:
         """An interval that holds every slope g', from sup |g' - c| and sup |g' + c| for c = sup |g'|; (-c, c) where these are not known."""
-        hidden = FLOAT64_HALF_ULP if self.dtype == torch.float64 else FLOAT32_HALF_ULP
-        each = [_slope_range(program, hidden) for program in self.programs]
+        each = [_slope_range(program, self._hidden) for program in self.programs]
         return min(low for low, _ in each), max(high for _, high in each)
 
     def values(self, low: float, high: float) -> Interval:
@@ -114,8 +117,7 @@ def _slope_range(program: Program, hidden: Fraction) -> tuple[float, float]:
     for sign in (1, -1):
         tape, root = _tape(program)
         shifted = tape.subtract(root, tape.scale(sign * Fraction(most), tape.variable()))
-        distance = steepest(tape, shifted, hidden=hidden)
-        away = math.inf if distance.jumps else distance.upper
+        away = steepest(tape, shifted, hidden=hidden).upper
         ends.append(most - min(away * (1 + _ROUNDING) + most * _ROUNDING, 2 * most))
     return ends[0], -ends[1]
 

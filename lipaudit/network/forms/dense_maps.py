@@ -189,8 +189,4 @@ def convolve(payload: Convolution, value: torch.Tensor) -> torch.Tensor:
 
 
 def _along(factor: torch.Tensor, axis: int, dims: int) -> torch.Tensor:
-    return (
-        factor.reshape(())
-        if factor.numel() == 1
-        else factor.reshape([-1 if k == axis % dims else 1 for k in range(dims)])
-    )
+    return factor.reshape([] if factor.numel() == 1 else [-1 if k == axis % dims else 1 for k in range(dims)])

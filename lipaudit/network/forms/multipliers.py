@@ -51,11 +51,13 @@ def interval(step: Slopes, space: Space) -> tuple[float | torch.Tensor, float | 
 
 
 def _by_position(values: torch.Tensor, step: Slopes, space: Space) -> torch.Tensor:
-    """One number per position of numbers per entry; of those of a channel the first, where the units are channels."""
-    units = space.units(step.output)
+    """One number per position of a tensor that fits the output; of the entries of a channel the first, where the units are channels."""
     every = values.expand(step.output.shape)
-    one_each = int(units.max()) + 1 == step.output.size
-    return (every.flatten() if one_each else every[0].flatten(1)[:, 0])[units]
+    if count(step, space) < every.numel():
+        every = every[0]
+        while every.dim() > 1:
+            every = every[..., 0]
+    return every.flatten()[space.units(step.output)]
 
 
 def terms(step: Constraint, t: torch.Tensor, space: Space) -> Terms:

@@ -54,7 +54,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Every entry is a function of its own entry with slopes in [low, high]: numbers, or one per entry in the shape of the output.
+    """Every entry is a function of its own entry with slopes in [low, high]: numbers, or tensors that fit the output.
 
     ``raised`` is by how much more than the norm of the form multipliers start from, entry by entry: for z = s v + w with |w| <= d |v| it is
     1 + |s| / d, at which a number h carries back as h (|s| + d)^2.

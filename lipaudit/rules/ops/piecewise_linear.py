@@ -10,6 +10,7 @@ from lipaudit.rules.effect import Effect, Settings
 from lipaudit.rules.interval_facets import ZERO
 from lipaudit.rules.movement import Move, Movement, Neighbourhood
 from lipaudit.rules.operands import (
+    along_channels,
     constant,
     enclosed,
     interval_of_number,
@@ -95,8 +96,7 @@ def parametric_slopes_move(node: Node, operands: tuple[Neighbourhood, ...]) -> M
     if weight is None:
         return None
     (rows,) = operands
-    axes = (1,) * max(0, rows.centre.dim() - 2)
-    slope = weight.to(rows.centre) if weight.numel() == 1 else weight.to(rows.centre).reshape(-1, *axes)
+    slope = along_channels(weight.to(rows.centre), rows.centre.dim())
     low, high = rows.centre - rows.below, rows.centre + rows.above
     steepness = (1 - slope).expand(rows.centre.shape)
     move = Move(torch.where((low <= 0) & (high > 0), steepness.abs(), 0.0), ())
